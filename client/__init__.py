@@ -1,0 +1,1 @@
+"""The silo's side: guard (sole reader of records), mechanisms, courier."""

@@ -1,0 +1,1 @@
+"""What silo and server must agree on: queries, releases, accounting, data, errors."""

@@ -1,0 +1,11 @@
+"""Queries: what a server may ask. A query knows, from public parameters alone, its layout, sensitivity and event.
+
+The silo's copy of this code is the one that counts: the guard computes sensitivity and event itself.
+"""
+
+from silosynth.common.queries.base import Plan, Query, decode, digest, encode
+from silosynth.common.queries.class_counts import ClassCounts
+from silosynth.common.queries.mixtures import Mixtures
+from silosynth.common.queries.sufficient_statistics import SufficientStatistics
+
+__all__ = ["ClassCounts", "Mixtures", "Plan", "Query", "SufficientStatistics", "decode", "digest", "encode"]

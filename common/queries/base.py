@@ -1,0 +1,118 @@
+"""The common form of queries, and their canonical bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from google.protobuf.message import DecodeError
+
+from silosynth.common.errors import QueryError
+from silosynth.common.events import Event
+from silosynth.common.layout import Layout
+from silosynth.common.schema import Schema
+from silosynth.protos.v1 import query_pb2
+
+MAX_QUERY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What answering a query means: one frozen noun couples layout, sensitivity, grid, noise and event."""
+
+    layout: Layout
+    sensitivity: float  # largest L2 change when one record is added or removed
+    grid: float  # released values are integer multiples of this
+    noise_std: float
+    event: Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query(ABC):
+    """A question with only public parameters. Subclasses name a mechanism and describe its release."""
+
+    mechanism: ClassVar[str]  # name of the field in query.proto's oneof
+    kinds: ClassVar[dict[str, type[Query]]] = {}
+
+    schema: Schema
+    noise_multiplier: float
+
+    def __init_subclass__(cls) -> None:
+        Query.kinds[cls.mechanism] = cls
+
+    @abstractmethod
+    def layout(self) -> Layout: ...
+
+    @abstractmethod
+    def sensitivity(self) -> float: ...
+
+    @abstractmethod
+    def grid(self) -> float: ...
+
+    @abstractmethod
+    def event(self) -> Event: ...
+
+    @classmethod
+    def parameters(cls) -> list[str]:
+        """The fields of the mechanism's message in query.proto have the names of the subclass's own fields."""
+        return [field.name for field in fields(cls) if field.name not in ("schema", "noise_multiplier")]
+
+    def plan(self) -> Plan:
+        sensitivity = self.sensitivity()
+        noise_std = self.noise_multiplier * sensitivity
+        return Plan(self.layout(), sensitivity, self.grid(), noise_std, self.event())
+
+
+def encode(query: Query) -> bytes:
+    """Canonical bytes: protobuf in field order, no unknown fields, no maps."""
+    message = query_pb2.Query(schema=query.schema.to_proto(), noise_multiplier=query.noise_multiplier)
+    part = getattr(message, query.mechanism)
+    part.SetInParent()
+    for name in query.parameters():
+        setattr(part, name, getattr(query, name))
+    return message.SerializeToString(deterministic=True)
+
+
+def decode(data: bytes) -> Query:
+    """Parse and validate; bytes that are not the canonical form of a query are refused."""
+    if len(data) > MAX_QUERY_BYTES:
+        raise QueryError(f"a query of {len(data)} bytes is larger than the limit of {MAX_QUERY_BYTES}")
+    try:
+        message = query_pb2.Query.FromString(data)
+    except DecodeError as error:
+        raise QueryError("these bytes are not a query") from error
+    mechanism = message.WhichOneof("mechanism")
+    if mechanism is None:
+        raise QueryError("the query names no mechanism this version of silosynth knows")
+    schema = Schema.from_proto(message.schema)
+    kind, part = Query.kinds[mechanism], getattr(message, mechanism)
+    parameters = {name: getattr(part, name) for name in kind.parameters()}
+    query = kind(schema=schema, noise_multiplier=message.noise_multiplier, **parameters)
+    if encode(query) != data:
+        raise QueryError("the query is not in canonical form")
+    return query
+
+
+def digest(query: Query | bytes) -> bytes:
+    """The identity of a query: the same question has the same digest, whoever asks and in whichever run."""
+    return hashlib.sha256(query if isinstance(query, bytes) else encode(query)).digest()
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise QueryError(message)
+
+
+def in_range(value: float, low: float, high: float) -> bool:
+    return math.isfinite(value) and low <= value <= high
+
+
+def fine_grid(bound: float, dimension: int) -> float:
+    """A power of two at most 1/256 of a typical coordinate of a vector of length `bound`.
+
+    Records are cut to the grid towards zero, so a clipped record stays within its bound.
+    """
+    return float(2.0 ** math.floor(math.log2(bound / math.sqrt(dimension) / 256)))

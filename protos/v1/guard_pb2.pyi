@@ -1,0 +1,88 @@
+from silosynth.protos.v1 import query_pb2 as _query_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class DescribeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Description(_message.Message):
+    __slots__ = ("silo", "dataset", "version", "schema", "mechanisms", "public_key")
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    DATASET_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    MECHANISMS_FIELD_NUMBER: _ClassVar[int]
+    PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
+    silo: str
+    dataset: str
+    version: str
+    schema: _query_pb2.Schema
+    mechanisms: _containers.RepeatedScalarFieldContainer[str]
+    public_key: bytes
+    def __init__(self, silo: _Optional[str] = ..., dataset: _Optional[str] = ..., version: _Optional[str] = ..., schema: _Optional[_Union[_query_pb2.Schema, _Mapping]] = ..., mechanisms: _Optional[_Iterable[str]] = ..., public_key: _Optional[bytes] = ...) -> None: ...
+
+class BudgetRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BudgetStatus(_message.Message):
+    __slots__ = ("epsilon_total", "epsilon_spent", "delta", "releases")
+    EPSILON_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    EPSILON_SPENT_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
+    RELEASES_FIELD_NUMBER: _ClassVar[int]
+    epsilon_total: float
+    epsilon_spent: float
+    delta: float
+    releases: int
+    def __init__(self, epsilon_total: _Optional[float] = ..., epsilon_spent: _Optional[float] = ..., delta: _Optional[float] = ..., releases: _Optional[int] = ...) -> None: ...
+
+class Question(_message.Message):
+    __slots__ = ("query",)
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    query: bytes
+    def __init__(self, query: _Optional[bytes] = ...) -> None: ...
+
+class AnswerPart(_message.Message):
+    __slots__ = ("progress", "header", "chunk", "refusal")
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    progress: Progress
+    header: ReleaseHeader
+    chunk: bytes
+    refusal: Refusal
+    def __init__(self, progress: _Optional[_Union[Progress, _Mapping]] = ..., header: _Optional[_Union[ReleaseHeader, _Mapping]] = ..., chunk: _Optional[bytes] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+
+class Progress(_message.Message):
+    __slots__ = ("phase", "fraction")
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    FRACTION_FIELD_NUMBER: _ClassVar[int]
+    phase: str
+    fraction: float
+    def __init__(self, phase: _Optional[str] = ..., fraction: _Optional[float] = ...) -> None: ...
+
+class ReleaseHeader(_message.Message):
+    __slots__ = ("size", "budget", "replayed")
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    BUDGET_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    size: int
+    budget: BudgetStatus
+    replayed: bool
+    def __init__(self, size: _Optional[int] = ..., budget: _Optional[_Union[BudgetStatus, _Mapping]] = ..., replayed: bool = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("error", "message")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    error: str
+    message: str
+    def __init__(self, error: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,1 @@
+"""The consortium's side: exchange, coordinator, recipes, synthesis, evaluation, releases."""

@@ -1,0 +1,83 @@
+"""What a recipe is: a conversation that yields queries, receives summed releases, and returns a product.
+
+A recipe knows nothing of Flower, files or silos' names; it runs the same in-process and deployed.
+Everything it does with releases is post-processing and costs no privacy. Asked again after a restart it
+yields the same queries, and the guards answer with the stored bytes: resuming is running again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from silosynth.common.config import Section
+from silosynth.common.events import Event
+from silosynth.common.queries import Plan, Query
+from silosynth.common.schema import Schema
+
+Array = npt.NDArray[np.float64]
+Classifier = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every recipe is told: the records' public shape, each silo's budget for this run, a public seed."""
+
+    schema: Schema
+    epsilon: float
+    delta: float
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Summed:
+    """The sum of the silos' releases for one query, by block, in value units."""
+
+    blocks: dict[str, Array]
+    silos: int
+    plan: Plan
+
+    @property
+    def noise_variance(self) -> float:
+        """Of every coordinate: each silo added its own noise."""
+        return self.silos * self.plan.noise_std**2
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a recipe makes: labelled synthetic records in [-1, 1], perhaps soft labels, models, a classifier."""
+
+    features: npt.NDArray[np.float32]
+    labels: npt.NDArray[np.int64]
+    soft_labels: npt.NDArray[np.float32] | None = None
+    models: dict[str, dict[str, npt.NDArray[Any]]] = field(default_factory=dict)
+    classifier: Classifier | None = None  # maps flat float32 features in [-1, 1] to labels
+
+
+Steps = Generator[Query, Summed, Product]
+
+
+class Recipe(Protocol):
+    name: str
+    Parameters: type[Section]
+
+    def events(self, task: Task, parameters: Any, noise_multiplier: float) -> list[Event]:
+        """What one silo will be charged, for planning."""
+        ...
+
+    def steps(self, task: Task, parameters: Any) -> Steps: ...
+
+
+def drive(steps: Steps, ask: Callable[[Query], Summed]) -> Product:
+    """Run a recipe to its end, answering each query with `ask`."""
+    try:
+        query = next(steps)
+        while True:
+            query = steps.send(ask(query))
+    except StopIteration as stop:
+        product: Product = stop.value
+        return product
