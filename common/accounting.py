@@ -67,9 +67,7 @@ def _equivalent_noise(merged: tuple[Event, ...]) -> float:
     return min([*noises, 1 / math.sqrt(unsampled) if unsampled else math.inf])
 
 
-def _accounted(
-    accountant: dp_accounting.PrivacyAccountant, merged: tuple[Event, ...], delta: float
-) -> float:
+def _accounted(accountant: dp_accounting.PrivacyAccountant, merged: tuple[Event, ...], delta: float) -> float:
     for event in merged:
         accountant.compose(_dp_event(event), event.count)
     return max(0.0, float(accountant.get_epsilon(delta)))

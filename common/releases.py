@@ -71,9 +71,7 @@ def pack_payload(query_digest: bytes, grid: float, values: Integers) -> bytes:
     """The noisy integers, in 4 bytes each where all of them fit."""
     narrow = bool(values.size == 0 or np.abs(values).max() < 1 << 31)
     data = values.astype("<i4" if narrow else "<i8").tobytes()
-    message = release_pb2.Payload(
-        query_digest=query_digest, grid=grid, bytes_per_value=4 if narrow else 8, values=data
-    )
+    message = release_pb2.Payload(query_digest=query_digest, grid=grid, bytes_per_value=4 if narrow else 8, values=data)
     return message.SerializeToString(deterministic=True)
 
 

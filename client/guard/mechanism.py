@@ -20,9 +20,7 @@ class Mechanism(Protocol):
     `entropy` is for secret sampling coins only. `report` takes the fraction of work done, in coarse steps.
     """
 
-    def __call__(
-        self, query: Any, records: Records, entropy: Entropy, report: Report
-    ) -> npt.NDArray[np.int64]: ...
+    def __call__(self, query: Any, records: Records, entropy: Entropy, report: Report) -> npt.NDArray[np.int64]: ...
 
 
 Mechanisms = Mapping[str, Mechanism]

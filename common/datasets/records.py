@@ -55,4 +55,5 @@ def to_unit_range(features: npt.NDArray[np.uint8] | Features) -> Features:
 
 def to_bytes_range(features: npt.NDArray[np.floating]) -> npt.NDArray[np.uint8]:
     """[-1, 1] to [0, 255], out-of-range values cut."""
-    return np.clip(np.rint((features + 1) * 127.5), 0, 255).astype(np.uint8)
+    scaled: npt.NDArray[np.floating] = np.rint((features + 1) * 127.5)
+    return np.asarray(np.clip(scaled, 0, 255), dtype=np.uint8)
