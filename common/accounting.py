@@ -1,83 +1,199 @@
-"""From events to epsilon and back. PLD is the reported figure, RDP the cross-check."""
+"""From events to epsilon and back. PLD is the reported figure, RDP the cross-check; both are dp_accounting's.
+
+A server chooses the events a guard must account for, so every path here is bounded in time and memory, and
+whatever is too odd for the exact figure gets a valid upper bound instead:
+
+- all unsampled Gaussians compose to one Gaussian, whose epsilon is known in closed form;
+- sampled Gaussians are accounted by privacy loss distributions (PLD) where these are affordable, else by RDP;
+- so many sampled compositions that rounding errors would add up are accounted as if they were not sampled;
+- noise too small to protect anybody counts as none.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
 
 import dp_accounting
-from dp_accounting.pld import PLDAccountant
-from dp_accounting.rdp import RdpAccountant
+import numpy as np
+import numpy.typing as npt
+from dp_accounting.pld import privacy_loss_distribution as pld
+from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from silosynth.common.errors import BudgetExhausted
 from silosynth.common.events import Event, merge
 
-# Below this noise a discretized privacy loss distribution needs gigabytes; RDP is a valid, cheap upper bound.
+_SMALLEST_NOISE = 1e-3  # epsilon is above 500,000: no protection
+_LARGEST_NOISE = 1e7  # more noise is accounted as this much
+_SMALLEST_RATE = 1e-12  # less sampling is accounted as this much
+_LARGEST_SAMPLED_COUNT = 10**6
+_CALIBRATION_TOLERANCE = 1e-3  # of epsilon, always below the target
+
+# What a PLD may cost: about a second and a few hundred megabytes at the worst of these limits together.
 _SMALLEST_PLD_NOISE = 0.1
-_RDP_ORDERS = tuple(1 + x / 20 for x in range(1, 200)) + tuple(range(11, 257)) + (512, 1024, 2048, 4096)
-_LARGEST_NOISE = 1e7
+_SMALLEST_PLD_DELTA = 1e-10  # below, the rounding errors of its Fourier transforms begin to show
+_LARGEST_PLD_MEAN = 100.0  # bound on the expected privacy loss; epsilon is larger still
+_LARGEST_PLD_KINDS = 16
+_LARGEST_PLD_POINTS = 50_000  # of one composition
+_COARSEST_PLD_INTERVAL, _FINEST_PLD_INTERVAL = 1e-3, 1e-6
+
+_ROUNDING_OF_RDP = 1e-14  # of one composition, so that double precision never makes an event free
+
+# dp_accounting leaves out Renyi orders whose series does not converge, which is safe, and says so on stderr each time.
+logging.getLogger("absl").addFilter(lambda record: "failed to converge" not in record.getMessage())
 
 
 def epsilon(events: Iterable[Event], delta: float) -> float:
-    """The smallest epsilon for which the composition of `events` is (epsilon, delta)-DP, by PLD."""
-    return _pld_epsilon(merge(events), delta)
+    """The smallest epsilon for which the composition of `events` is known to be (epsilon, delta)-DP."""
+    return _epsilon(_compose(events), delta)
 
 
 def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
-    """The same by Renyi DP: never smaller than `epsilon` but for numerical slack."""
-    merged = merge(events)
-    if not merged:
-        return 0.0
-    return _accounted(RdpAccountant(_RDP_ORDERS), merged, delta)
+    """The same by Renyi DP at dp_accounting's default orders: never smaller but for numerical slack."""
+    return _rdp_epsilon(_compose(events), delta)
 
 
 def calibrate(events_at: Callable[[float], Sequence[Event]], target_epsilon: float, delta: float) -> float:
-    """The smallest noise multiplier z for which `events_at(z)` stays within (target_epsilon, delta)."""
+    """A noise multiplier z for which `events_at(z)` costs at most `target_epsilon`, and hardly less."""
     if math.isinf(target_epsilon):
         return 0.0
     if target_epsilon <= 0:
         raise BudgetExhausted(f"no amount of noise fits a budget of epsilon = {target_epsilon:g}")
-    low, high = 0.0, 1.0
-    while epsilon(events_at(high), delta) > target_epsilon:
-        low, high = high, high * 2
-        if high > _LARGEST_NOISE:
-            raise BudgetExhausted(f"no reasonable noise fits what is left: epsilon = {target_epsilon:g}")
-    while high - low > 1e-4 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if epsilon(events_at(middle), delta) <= target_epsilon else (middle, high)
+
+    def cost(log_noise: float) -> float:
+        """Log of epsilon over the target, kept finite for interpolation."""
+        ratio = epsilon(events_at(math.exp(log_noise)), delta) / target_epsilon
+        return math.log(min(max(ratio, 1e-9), 1e9))
+
+    return math.exp(_root(cost, target_epsilon))
+
+
+def _root(cost: Callable[[float], float], target_epsilon: float) -> float:
+    """The log noise at which `cost` is just below 0; `cost` falls roughly linearly, so interpolation is quick."""
+    floor, ceiling = math.log(_SMALLEST_NOISE), math.log(_LARGEST_NOISE)
+    if cost(ceiling) > 0:
+        raise BudgetExhausted(f"no reasonable noise fits what is left: epsilon = {target_epsilon:g}")
+    low = high = 0.0
+    while (high_cost := cost(high)) > 0:
+        low, high = high, min(high + math.log(4), ceiling)
+    while (low_cost := cost(low)) <= 0:
+        if low == floor:
+            return low
+        low, high, high_cost = max(low - math.log(4), floor), low, low_cost
+    aim = -_CALIBRATION_TOLERANCE / 2
+    while high_cost < 2 * aim and high - low > 1e-5:
+        share = (low_cost - aim) / (low_cost - high_cost)
+        guess = low + (high - low) * min(max(share, 0.05), 0.95)
+        if (guess_cost := cost(guess)) > 0:
+            low, low_cost = guess, guess_cost
+        else:
+            high, high_cost = guess, guess_cost
     return high
 
 
+@dataclass(frozen=True)
+class _Composition:
+    """Events in the form they are accounted in."""
+
+    gaussian: float  # noise multiplier of the one Gaussian all unsampled events compose to; inf where there is none
+    sampled: tuple[Event, ...]
+
+
+def _compose(events: Iterable[Event]) -> _Composition:
+    merged = merge(_within_range(event) for event in events)
+    if any(event.noise_multiplier < _SMALLEST_NOISE for event in merged):
+        return _Composition(0.0, ())
+    sampled = tuple(e for e in merged if e.sampling_probability < 1 and e.count <= _LARGEST_SAMPLED_COUNT)
+    precision = math.fsum(e.count * (1 / e.noise_multiplier) ** 2 for e in merged if e not in sampled)
+    return _Composition(1 / math.sqrt(precision) if precision else math.inf, sampled)
+
+
+def _within_range(event: Event) -> Event:
+    """An event that costs no less, with numbers the accountants were made for."""
+    noise_multiplier = min(event.noise_multiplier, _LARGEST_NOISE)
+    sampling_probability = max(event.sampling_probability, _SMALLEST_RATE)
+    return replace(event, noise_multiplier=noise_multiplier, sampling_probability=sampling_probability)
+
+
 @lru_cache(maxsize=4096)
-def _pld_epsilon(merged: tuple[Event, ...], delta: float) -> float:
-    if not merged:
-        return 0.0
-    if any(event.noise_multiplier == 0 for event in merged):
-        return math.inf
-    if _equivalent_noise(merged) < _SMALLEST_PLD_NOISE:
-        return rdp_epsilon(merged, delta)
-    return _accounted(PLDAccountant(), merged, delta)
+def _epsilon(composition: _Composition, delta: float) -> float:
+    if not composition.sampled:
+        with np.errstate(divide="ignore"):  # its logarithm of a delta that underflows to 0
+            return float(dp_accounting.get_epsilon_gaussian(composition.gaussian, delta))
+    if _pld_is_affordable(composition, delta):
+        return _pld_epsilon(composition, delta)
+    return _rdp_epsilon(composition, delta)
 
 
-def _equivalent_noise(merged: tuple[Event, ...]) -> float:
-    """The smallest single noise among the events, unsampled Gaussians taken as the one they compose to."""
-    unsampled = sum(e.count / e.noise_multiplier**2 for e in merged if e.sampling_probability == 1)
-    noises = [e.noise_multiplier for e in merged if e.sampling_probability < 1]
-    return min([*noises, 1 / math.sqrt(unsampled) if unsampled else math.inf])
+def _rdp_epsilon(composition: _Composition, delta: float) -> float:
+    orders = RdpAccountant().orders
+    divergences = orders / 2 * (1 / composition.gaussian) ** 2 if composition.gaussian else orders * math.inf
+    for event in composition.sampled:
+        divergences = divergences + event.count * _sampled_divergences(event.noise_multiplier, event.sampling_probability)
+    return float(compute_epsilon(orders, divergences, delta)[0])
 
 
-def _accounted(accountant: dp_accounting.PrivacyAccountant, merged: tuple[Event, ...], delta: float) -> float:
-    for event in merged:
-        accountant.compose(_dp_event(event), event.count)
-    return max(0.0, float(accountant.get_epsilon(delta)))
+@lru_cache(maxsize=4096)
+def _sampled_divergences(noise_multiplier: float, sampling_probability: float) -> npt.NDArray[np.float64]:
+    gaussian = dp_accounting.GaussianDpEvent(noise_multiplier)
+    accountant = RdpAccountant().compose(dp_accounting.PoissonSampledDpEvent(sampling_probability, gaussian))
+    return np.maximum(accountant.rdp, 0) + _ROUNDING_OF_RDP
 
 
-def _dp_event(event: Event) -> dp_accounting.DpEvent:
-    """One composition, in dp_accounting's words."""
-    if event.noise_multiplier == 0:
-        return dp_accounting.NonPrivateDpEvent()
-    gaussian = dp_accounting.GaussianDpEvent(event.noise_multiplier)
-    if event.sampling_probability == 1:
-        return gaussian
-    return dp_accounting.PoissonSampledDpEvent(event.sampling_probability, gaussian)
+def _pld_is_affordable(composition: _Composition, delta: float) -> bool:
+    """Never true again once false as events are added, so that epsilon only grows."""
+    return (
+        delta >= _SMALLEST_PLD_DELTA
+        and len(composition.sampled) <= _LARGEST_PLD_KINDS
+        and min(composition.gaussian, *(e.noise_multiplier for e in composition.sampled)) >= _SMALLEST_PLD_NOISE
+        and sum(count * _mean_loss(z, q) for z, q, count in _parts(composition)) <= _LARGEST_PLD_MEAN
+    )
+
+
+def _pld_epsilon(composition: _Composition, delta: float) -> float:
+    interval = _interval(composition)
+    distributions = [_distribution(z, q, count, interval) for z, q, count in _parts(composition)]
+    total = reduce(lambda left, right: left.compose(right), distributions)
+    return max(0.0, float(total.get_epsilon_for_delta(delta)))
+
+
+@lru_cache(maxsize=2 * _LARGEST_PLD_KINDS)
+def _distribution(z: float, q: float, count: int, interval: float) -> pld.PrivacyLossDistribution:
+    one = pld.from_gaussian_mechanism(z, sampling_prob=q, value_discretization_interval=interval)
+    return one.self_compose(count)
+
+
+def _parts(composition: _Composition) -> list[tuple[float, float, int]]:
+    """(noise multiplier, sampling probability, count) of everything composed."""
+    gaussian = [(composition.gaussian, 1.0, 1)] if math.isfinite(composition.gaussian) else []
+    return [*gaussian, *((e.noise_multiplier, e.sampling_probability, e.count) for e in composition.sampled)]
+
+
+def _interval(composition: _Composition) -> float:
+    """Discretization of the privacy loss, which rounds epsilon up: a power of two, so that distributions are reused.
+
+    At a twentieth of the losses' root mean square epsilon is 0.02 % too large (measured).
+    """
+    parts = _parts(composition)
+    mean_square = sum(count * _mean_square_loss(z, q) for z, q, count in parts) / sum(count for *_, count in parts)
+    wanted = min(max(math.sqrt(mean_square) / 20, _FINEST_PLD_INTERVAL), _COARSEST_PLD_INTERVAL)
+    affordable = max(_largest_loss(z, q) for z, q, _ in parts) / _LARGEST_PLD_POINTS
+    return float(2.0 ** math.floor(math.log2(max(wanted, affordable))))
+
+
+def _mean_loss(z: float, q: float) -> float:
+    """Bound on the expected privacy loss: by convexity in q, and by the chi-square divergence."""
+    return min(q / (2 * z * z), q * q * math.expm1(1 / (z * z)))
+
+
+def _mean_square_loss(z: float, q: float) -> float:
+    unsampled = 1 / (z * z) + 1 / (4 * z**4)
+    return min(q * unsampled, q * q * math.expm1(1 / (z * z)))
+
+
+def _largest_loss(z: float, q: float) -> float:
+    """Of outcomes within ten standard deviations, where dp_accounting cuts the distribution off."""
+    return float(np.logaddexp(math.log1p(-q) if q < 1 else -math.inf, math.log(q) + (10 + 0.5 / z) / z))

@@ -11,6 +11,7 @@ SilosynthError
 ├── PeerRejected               20   a peer could not prove who it is
 ├── QuorumNotMet               21   too few silos took part
 ├── RunFailed                  22   a process of the federation ended early
+├── SiloUnavailable            23   a silo's guard does not answer
 └── VerificationFailed         30   a release or receipt is not what it claims to be
 """
 
@@ -61,6 +62,10 @@ class QuorumNotMet(SilosynthError):
 
 class RunFailed(SilosynthError):
     exit_code = 22
+
+
+class SiloUnavailable(SilosynthError):
+    exit_code = 23
 
 
 class VerificationFailed(SilosynthError):

@@ -31,7 +31,7 @@ class Records:
         if self.features.dtype == np.float32 and not np.isfinite(self.features).all():
             raise DataError("some records hold NaN or infinite values: clean or drop them before loading")
         if self.labels.size and not (self.labels.min() >= 0 and self.labels.max() < self.schema.classes):
-            raise DataError(f"some labels are outside 0..{self.schema.classes - 1}")
+            raise DataError(f"some labels are outside 0..{self.schema.classes - 1}: check the declared classes")
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -1,0 +1,116 @@
+"""Attending a run: one stream to the exchange, questions in, sealed releases out.
+
+Everything here is relaying: the guard decides, this code has nothing to steal. A broken stream is redialled with
+back-off; the server then asks again, and the guard answers with the stored bytes.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import grpc
+
+from silosynth.client.config import CourierConfig
+from silosynth.common import channels
+from silosynth.common.errors import PeerRejected, SilosynthError, SiloUnavailable
+from silosynth.protos.v1 import exchange_pb2, guard_pb2
+from silosynth.protos.v1.exchange_pb2_grpc import ExchangeStub
+from silosynth.protos.v1.guard_pb2_grpc import GuardStub
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_GUARD_SECONDS = 10.0
+_OUTBOX_MESSAGES = 4  # bounds memory while the network is slower than the guard
+_REJECTIONS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
+
+
+@dataclass(frozen=True)
+class Invitation:
+    run_id: str
+    exchange: str  # host:port
+
+
+def attend(config: CourierConfig, invitation: Invitation) -> str:
+    """Stay until the server says farewell; returns its reason."""
+    with grpc.insecure_channel(config.guard_target, options=channels.OPTIONS) as guard_channel:
+        guard = GuardStub(guard_channel)
+        last_contact, pause = time.monotonic(), _FIRST_PAUSE
+        while True:
+            visit = _Visit(config, invitation, guard)
+            try:
+                farewell = visit.stay()
+                if farewell is not None:
+                    return farewell
+            except grpc.RpcError as error:
+                if error.code() in _REJECTIONS:  # type: ignore[attr-defined]
+                    raise PeerRejected("the exchange does not know this silo: check the certificate") from error
+            if visit.welcomed:
+                last_contact, pause = time.monotonic(), _FIRST_PAUSE
+            if time.monotonic() - last_contact > config.patience_seconds:
+                raise SiloUnavailable(f"no contact with the exchange for {config.patience_seconds:g} s: gave up")
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+class _Visit:
+    """One stream to the exchange, from hello to farewell or to the cut."""
+
+    def __init__(self, config: CourierConfig, invitation: Invitation, guard: GuardStub) -> None:
+        self.welcomed = False
+        self._config, self._invitation, self._guard = config, invitation, guard
+        self._outbox: queue.Queue[exchange_pb2.FromSilo | None] = queue.Queue(_OUTBOX_MESSAGES)
+
+    def stay(self) -> str | None:
+        """The farewell's reason, or None when the stream ended without one."""
+        hello = self._hello()
+        config = self._config
+        credentials = channels.client_credentials(config.ca, config.certificate, config.key)
+        with grpc.secure_channel(self._invitation.exchange, credentials, options=channels.OPTIONS) as channel:
+            self._outbox.put(exchange_pb2.FromSilo(hello=hello))
+            stream = ExchangeStub(channel).Attend(iter(self._outbox.get, None))
+            try:
+                for message in stream:
+                    self.welcomed = True
+                    if message.WhichOneof("part") == "farewell":
+                        return str(message.farewell.reason)
+                    self._relay(stream, message.ask)
+            finally:
+                stream.cancel()
+                self._wake_sender()
+        return None
+
+    def _hello(self) -> exchange_pb2.Hello:
+        return exchange_pb2.Hello(
+            run_id=self._invitation.run_id,
+            description=self._guard.Describe(guard_pb2.DescribeRequest(), timeout=_GUARD_SECONDS, wait_for_ready=True),
+            budget=self._guard.Budget(guard_pb2.BudgetRequest(), timeout=_GUARD_SECONDS),
+        )
+
+    def _relay(self, stream: grpc.Call, ask: exchange_pb2.Ask) -> None:
+        for part in _answer(self._guard, ask.query):
+            self._send(stream, exchange_pb2.FromSilo(ticket=ask.ticket, answer=part))
+
+    def _send(self, stream: grpc.Call, message: exchange_pb2.FromSilo) -> None:
+        while stream.is_active():
+            try:
+                return self._outbox.put(message, timeout=1.0)
+            except queue.Full:
+                continue
+        return None  # the stream is cut: the loop over it ends with the reason
+
+    def _wake_sender(self) -> None:
+        """Let gRPC's sending thread, which waits in the outbox, end."""
+        while not self._outbox.empty():
+            self._outbox.get_nowait()
+        self._outbox.put_nowait(None)
+
+
+def _answer(guard: GuardStub, query: bytes) -> Iterator[guard_pb2.AnswerPart]:
+    """The guard's answer, or a refusal in our own words when the guard is gone: its errors stay in the silo."""
+    try:
+        yield from guard.Answer(guard_pb2.Question(query=query), wait_for_ready=True, timeout=24 * 3600)
+    except (grpc.RpcError, SilosynthError):
+        message = "the silo's guard stopped answering: its operator finds the reason in the guard's log"
+        yield guard_pb2.AnswerPart(refusal=guard_pb2.Refusal(error=SiloUnavailable.__name__, message=message))

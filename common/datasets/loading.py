@@ -1,0 +1,68 @@
+"""From a description of a data source, or just its path, to records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from silosynth.common.config import parse
+from silosynth.common.datasets import cifar, csv_table, digits, idx, image_folder, npz
+from silosynth.common.datasets.data_config import DataConfig
+from silosynth.common.datasets.files import reading
+from silosynth.common.datasets.records import Records
+from silosynth.common.errors import DataError
+
+COMMON_OPTIONS = {"source", "path", "split", "classes"}
+
+
+@dataclass(frozen=True)
+class Format:
+    recognises: Callable[[Path], bool]
+    read: Callable[[Path, DataConfig], Records]
+    options: frozenset[str] = frozenset()
+
+
+FORMATS = {
+    "digits": Format(digits.recognises, digits.read),
+    "npz": Format(npz.recognises, npz.read),
+    "idx": Format(idx.recognises, idx.read, frozenset({"transpose", "first_label"})),
+    "cifar": Format(cifar.recognises, cifar.read),
+    "csv": Format(csv_table.recognises, csv_table.read, frozenset({"table"})),
+    "images": Format(image_folder.recognises, image_folder.read, frozenset({"size", "colour"})),
+}
+
+
+def load(where: str | Path, /, **options: Any) -> Records:
+    """Records at a path, or "digits"; `options` are the fields of DataConfig."""
+    place = {"source": "digits"} if where == "digits" else {"path": where}
+    return load_records(parse(DataConfig, place | options, str(where)), Path())
+
+
+def load_records(config: DataConfig, base: Path) -> Records:
+    """`base` is the folder of the TOML file, to which a relative path relates."""
+    path = base / (config.path or Path("digits")).expanduser()
+    with reading(path):
+        name = config.source if config.path is None else _recognise(path, config.source)
+        _refuse_foreign_options(name, config)
+    records = FORMATS[name].read(path, config)
+    if config.class_count not in (None, records.schema.classes):
+        raise DataError(f"{path}: has {records.schema.classes} classes, but `classes` declares {config.class_count}")
+    return records
+
+
+def _recognise(path: Path, source: str) -> str:
+    path.stat()  # a missing file is told before anything else
+    if source != "auto":
+        return source
+    for name, form in FORMATS.items():
+        if form.recognises(path):
+            return name
+    raise DataError(f"is of no format known by its name: set `source` to one of {', '.join(FORMATS)}")
+
+
+def _refuse_foreign_options(name: str, config: DataConfig) -> None:
+    """An option without effect is a misunderstanding that would go unnoticed."""
+    if foreign := config.model_fields_set - COMMON_OPTIONS - FORMATS[name].options:
+        raise DataError(f"{', '.join(sorted(foreign))} mean nothing to source {name!r}: leave them out")

@@ -1,0 +1,5 @@
+"""The coordinator, as the server has installed it."""
+
+from silosynth.server.coordinator import app
+
+__all__ = ["app"]

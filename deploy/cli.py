@@ -1,0 +1,104 @@
+"""The command line. People and progress are on stderr; `--format json` prints one JSON document on stdout."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from silosynth.common.errors import SilosynthError
+
+app = typer.Typer(
+    help="Federated, differentially private synthetic data: silos verify what leaves the building.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+silo = typer.Typer(help="Commands for the holder of a data silo.", no_args_is_help=True)
+release = typer.Typer(help="Look at and check releases.", no_args_is_help=True)
+app.add_typer(silo, name="silo")
+app.add_typer(release, name="release")
+
+console = Console(stderr=True)
+
+
+class Format(StrEnum):
+    text = "text"
+    json = "json"
+
+
+@app.callback()
+def root() -> None:
+    """Show help unless a command is given."""
+
+
+@app.command()
+def demo(
+    silos: Annotated[int, typer.Option(min=1, max=50, help="How many silos to simulate.")] = 5,
+    recipe: Annotated[str, typer.Option(help="How to synthesize: prototypes, ridge or ldpdc.")] = "ldpdc",
+    epsilon: Annotated[float, typer.Option(min=0.01, help="What each silo is asked to spend.")] = 8.0,
+    budget: Annotated[float, typer.Option(min=0.01, help="What each silo's ledger allows in total.")] = 10.0,
+    delta: Annotated[float, typer.Option(help="Probability with which epsilon may fail to hold.")] = 1e-5,
+    partition: Annotated[
+        str, typer.Option(help="How records are dealt: iid, dirichlet:0.5, classes, powerlaw:1.5.")
+    ] = "iid",
+    seed: Annotated[int, typer.Option(help="Seed of public randomness; never of privacy noise.")] = 0,
+    folder: Annotated[Path, typer.Option(help="Where everything is written.")] = Path("silosynth-demo"),
+    output: Annotated[Format, typer.Option("--format", help="text for people, json for programs.")] = Format.text,
+) -> None:
+    """Run a real federation on this machine: Flower, guards, couriers, TLS, one run on embedded digits.
+
+    Ends with a synthetic dataset, its picture, its accuracy between floor and ceiling, and what each silo spent.
+    """
+    from silosynth.deploy.demo import DemoOptions, print_summary, run_demo
+
+    options = DemoOptions(folder, silos, recipe, epsilon, budget, delta, partition, seed)
+    summary = run_demo(options, console)
+    if output is Format.json:
+        print(json.dumps(summary))
+    else:
+        print_summary(summary, console)
+
+
+@silo.command()
+def guard(config: Annotated[Path, typer.Option(help="The silo's silo.toml.")] = Path("silo.toml")) -> None:
+    """Serve the guard: the one process that reads records, keeps the ledger and draws the noise."""
+    from silosynth.client.guard_process import serve
+
+    raise typer.Exit(serve(config))
+
+
+@release.command()
+def verify(folder: Annotated[Path, typer.Argument(help="A release folder.")]) -> None:
+    """Check every file of a release against its manifest."""
+    from silosynth.server.releases import verify_release
+
+    verify_release(folder)
+    console.print(f"{folder}: every file is as its manifest says")
+
+
+def main() -> None:
+    """Entry point: our errors become one message and their exit code; an interrupt unwinds, so nothing is left."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app()
+    except SilosynthError as error:
+        console.print(f"[red]{type(error).__name__}[/]: {error}", soft_wrap=True, highlight=False)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        console.print("Interrupted: everything that was started has been stopped.")
+        sys.exit(130)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""`silosynth demo`: a real federation of processes on this machine, from provisioning to the release."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from silosynth.common.datasets import Records, load, save_npz
+from silosynth.common.errors import ConfigError, RunFailed, from_wire
+from silosynth.common.partition import partition
+from silosynth.common.queries import Query
+from silosynth.deploy.federation import LocalFederation
+from silosynth.deploy.processes import Processes
+from silosynth.deploy.watch import JournalReader, RunView
+from silosynth.server.evaluation import ceiling
+from silosynth.server.recipes import recipe_named
+
+_REFRESH_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    folder: Path
+    silos: int
+    recipe: str
+    epsilon: float
+    budget: float
+    delta: float
+    partition: str
+    seed: int
+
+
+def run_demo(options: DemoOptions, console: Console) -> dict[str, Any]:
+    """Start everything, run once, stop everything; returns what happened, for people and for JSON."""
+    recipe_named(options.recipe)  # an unknown name fails before anything is started
+    folder = _fresh_folder(options.folder)
+    train, test = load("digits", split="train"), load("digits", split="test")
+    console.print(f"[bold]silosynth demo[/]: {options.silos} silos on this machine, folder {folder}")
+    with Processes(folder / "logs") as processes:
+        federation = LocalFederation(folder, processes)
+        try:
+            _provision(federation, options, train)
+            with console.status(f"Starting Flower, {options.silos} guards and {options.silos} couriers, TLS on"):
+                federation.start()
+                save_npz(test, folder / "public-test.npz")
+                best = ceiling(train, test)
+            federation.submit(_run_config(options, federation, train, best))
+            view = _follow(federation, processes, console)
+        finally:
+            federation.close()
+    return _summary(view, federation)
+
+
+def print_summary(summary: dict[str, Any], console: Console) -> None:
+    scores = Table(title="Accuracy on public test data", title_justify="left")
+    for heading in ("what", "accuracy"):
+        scores.add_column(heading)
+    for what, key in (
+        ("trivial floor (always the largest class)", "floor"),
+        ("[bold]model trained on the synthetic data[/]", "accuracy"),
+        ("the recipe's own classifier", "own_classifier_accuracy"),
+        ("non-private ceiling (pooled real data)", "ceiling"),
+    ):
+        if summary[key] is not None:
+            scores.add_row(what, f"{100 * summary[key]:.1f} %")
+    spending = Table(title="What each silo spent, by its own ledger", title_justify="left")
+    for heading in ("silo", "epsilon", "of", "delta", "sent"):
+        spending.add_column(heading)
+    for silo in summary["silos"]:
+        spending.add_row(
+            silo["name"],
+            f"{silo['epsilon_spent']:.3f}",
+            f"{silo['epsilon_total']:g}",
+            f"{summary['delta']:g}",
+            f"{silo['bytes_sent'] / 1e3:.1f} kB",
+        )
+    console.print(scores, spending)
+    console.print(f"Dataset  {summary['release']}\nPicture  {summary['picture']}", soft_wrap=True)
+
+
+def _provision(federation: LocalFederation, options: DemoOptions, train: Records) -> None:
+    """Deal the training records to the silos; each allows every mechanism within its budget."""
+    shards = partition(options.partition, train.labels, options.silos, options.seed)
+    for number, indices in enumerate(shards):
+        federation.add_silo(
+            f"silo-{number}",
+            train.take(indices),
+            budget={"epsilon": options.budget, "delta": options.delta},
+            policy={"mechanisms": sorted(Query.kinds), "consent": "auto"},
+        )
+
+
+def _run_config(options: DemoOptions, federation: LocalFederation, train: Records, best: float) -> dict[str, Any]:
+    schema = train.schema
+    return {
+        "name": "demo",
+        "recipe": options.recipe,
+        "seed": options.seed,
+        "records": {"shape": list(schema.shape), "classes": schema.classes},
+        "privacy": {"epsilon": options.epsilon, "delta": options.delta},
+        "federation": {
+            "silos": federation.silos,
+            "quorum": max(1, options.silos // 2),
+            "grace_seconds": 30.0,
+        },
+        "evaluation": {
+            "ceiling": best,
+            "test": {"source": "npz", "path": str(federation.folder / "public-test.npz"), "classes": schema.classes},
+        },
+    }
+
+
+def _follow(federation: LocalFederation, processes: Processes, console: Console) -> RunView:
+    """Show the journal until the run ends; a child that dies on the way is the run's failure only if nobody is left."""
+    reader = JournalReader(federation.run_folder / "journal.jsonl")
+    view = RunView.of(federation.silos)
+    with Live(view.render(), console=console, refresh_per_second=8, transient=not console.is_terminal) as live:
+        while not view.finished and view.failure is None:
+            for entry in reader.new_entries():
+                view.note(entry)
+            live.update(view.render())
+            if "superlink" not in processes.alive():
+                raise RunFailed("Flower's SuperLink ended early: its log is in the folder logs/")
+            time.sleep(_REFRESH_SECONDS)
+    if view.failure is not None:
+        raise from_wire(view.failure["error"], view.failure["message"])
+    return view
+
+
+def _summary(view: RunView, federation: LocalFederation) -> dict[str, Any]:
+    release = federation.run_folder / "release"
+    evaluation = json.loads((release / "evaluation.json").read_text())
+    return {
+        "release": str(release),
+        "picture": str(release / "contact-sheet.png"),
+        "accuracy": evaluation["accuracy"],
+        "own_classifier_accuracy": evaluation["own_classifier_accuracy"],
+        "floor": evaluation["floor"],
+        "ceiling": evaluation["ceiling"],
+        "delta": view.facts["planning"]["delta"],
+        "silos": [
+            {
+                "name": name,
+                "epsilon_spent": silo.spent,
+                "epsilon_total": silo.total,
+                "bytes_sent": silo.bytes_sent,
+                "state": silo.state,
+            }
+            for name, silo in view.silos.items()
+        ],
+    }
+
+
+def _fresh_folder(wanted: Path) -> Path:
+    """`wanted`, or the next free name beside it: an earlier demo is never overwritten."""
+    for number in range(1, 1000):
+        folder = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder.resolve()
+    raise ConfigError(f"{wanted} and 999 folders beside it exist: remove some, or choose another --folder")

@@ -1,0 +1,103 @@
+"""Flower's programs as the local runner uses them: SuperLink, SuperNodes, and the `flwr` command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from silosynth.common.errors import RunFailed
+
+BUNDLE = Path(__file__).parent / "bundle"
+_CONNECTION = "silosynth"
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+@dataclass(frozen=True)
+class SuperLink:
+    """Where a SuperLink listens: `fleet` for SuperNodes (gRPC), `control` for us (HTTP, loopback)."""
+
+    fleet: str
+    control: str
+
+    def command(self, ca: Path, certificate: Path, key: Path) -> list[str]:
+        host, port = self.control.rsplit(":", 1)
+        return [
+            *("flower-superlink", "--disable-runtime-dependency-installation", "--enable-supernode-auth"),
+            *("--fleet-api-address", self.fleet, "--host", host, "--port", port),
+            *("--ssl-ca-certfile", str(ca), "--ssl-certfile", str(certificate), "--ssl-keyfile", str(key)),
+        ]
+
+    def node_command(self, ca: Path, node_key: Path, runtime_port: int, courier: Path) -> list[str]:
+        return [
+            *("flower-supernode", "--superlink", self.fleet, "--root-certificates", str(ca)),
+            *("--auth-supernode-private-key", str(node_key), "--host", "127.0.0.1", "--port", str(runtime_port)),
+            *("--node-config", f'courier="{courier}"'),
+        ]
+
+
+@dataclass(frozen=True)
+class Flwr:
+    """The `flwr` command, speaking to one SuperLink from a home folder of its own."""
+
+    home: Path
+    environment: Mapping[str, str]
+
+    @classmethod
+    def configured(cls, home: Path, link: SuperLink, ca: Path, environment: Mapping[str, str]) -> Flwr:
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "{_CONNECTION}"\n\n'
+            f'[superlink.{_CONNECTION}]\naddress = "{link.control}"\nroot-certificates = "{ca}"\n'
+        )
+        return cls(home, {**environment, **QUIET, "FLWR_HOME": str(home)})
+
+    def register(self, names_and_keys: Mapping[str, Path]) -> None:
+        """Tell the SuperLink which nodes may join, by name and public key."""
+        starting = [
+            (name, self._start("supernode", "register", str(key), _CONNECTION, "--name", name))
+            for name, key in names_and_keys.items()
+        ]
+        for name, process in starting:
+            _finish(process, f"registering {name}")
+
+    def run(self, run_folder: Path) -> str:
+        """Submit the bundle; returns Flower's run id."""
+        config = f'run-folder="{run_folder}"'
+        process = self._start("run", str(BUNDLE), _CONNECTION, "--run-config", config)
+        answer = _finish(process, "submitting the run")
+        return str(answer["run-id"])
+
+    def status(self, run_id: str) -> str:
+        answer = _finish(self._start("ls", _CONNECTION, "--run-id", run_id), "asking for the run's state")
+        return str(answer["runs"][0]["status"])
+
+    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+        program = Path(sys.executable).parent / "flwr"
+        return subprocess.Popen(
+            [str(program), *arguments, "--format", "json"],
+            env=dict(self.environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+def _finish(process: subprocess.Popen[str], what: str) -> dict[str, object]:
+    output, errors = process.communicate(timeout=120)
+    try:
+        answer = json.loads(output)
+    except ValueError:
+        answer = {}
+    if process.returncode != 0 or not answer.get("success", True) or not answer:
+        raise RunFailed(f"{what} with Flower failed: {output.strip() or errors.strip()}")
+    return dict(answer)

@@ -1,0 +1,72 @@
+"""Assembling a federation's answer: ask every silo, verify each release, keep only the running sum."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from silosynth.common.errors import QuorumNotMet, SilosynthError, VerificationFailed
+from silosynth.common.queries import Query, digest, encode
+from silosynth.common.releases import Receipt, open_release
+from silosynth.server.config import FederationSettings
+from silosynth.server.exchange import Exchange
+from silosynth.server.journal import Journal
+from silosynth.server.recipes.base import Summed
+
+
+class Assembly:
+    """Answers a recipe's queries from the silos that attend, and keeps their receipts."""
+
+    def __init__(self, exchange: Exchange, settings: FederationSettings, journal: Journal) -> None:
+        self.receipts: list[Receipt] = []
+        self._exchange, self._settings, self._journal = exchange, settings, journal
+
+    def ask(self, query: Query) -> Summed:
+        plan, identity = query.plan(), digest(query).hex()
+        self._journal.write("asking", mechanism=query.mechanism, digest=identity, values=plan.layout.size)
+        total = _RunningSum(query, self._exchange)
+        outcome = self._exchange.ask(
+            encode(query),
+            list(self._settings.silos),
+            plan.layout.size,
+            total.accept,
+            self._settings.grace_seconds,
+            self._settings.answer_seconds,
+        )
+        failures = {silo: error for silo, error in outcome.items() if error is not None}
+        for silo, error in failures.items():
+            self._journal.write("without", silo=silo, error=type(error).__name__, message=str(error))
+        if len(total.receipts) < self._settings.quorum:
+            raise _too_few(len(total.receipts), self._settings.quorum, list(failures.values()))
+        self._journal.write("summed", silos=len(total.receipts), digest=identity)
+        self.receipts += total.receipts
+        return Summed(plan.layout.split(total.values * plan.grid), len(total.receipts), plan)
+
+
+class _RunningSum:
+    """Adds releases as they come; holds one vector, however many silos answer."""
+
+    def __init__(self, query: Query, exchange: Exchange) -> None:
+        self.receipts: list[Receipt] = []
+        self.values = np.zeros(query.plan().layout.size, dtype=np.int64)
+        self._query, self._exchange = query, exchange
+        self._lock = threading.Lock()
+
+    def accept(self, silo: str, sealed: bytes) -> None:
+        values, receipt = open_release(self._query, sealed)
+        hello = self._exchange.hello(silo)
+        if hello is None or receipt.silo != silo or receipt.public_key != hello.description.public_key:
+            raise VerificationFailed(f"{silo} sent a release that is not its own")
+        with self._lock:
+            self.values += values
+            self.receipts.append(receipt)
+
+
+def _too_few(answered: int, quorum: int, failures: list[SilosynthError]) -> SilosynthError:
+    """When every silo gives the same kind of reason, that reason is the run's; else too few took part."""
+    kinds = {type(failure) for failure in failures}
+    reasons = "; ".join(str(failure) for failure in failures)
+    if answered == 0 and len(kinds) == 1:
+        return kinds.pop()(reasons)
+    return QuorumNotMet(f"{answered} silos answered, the quorum is {quorum}: {reasons}")

@@ -1,0 +1,51 @@
+"""Conducting a run: recipe, evaluation, release. Knows nothing of Flower."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from silosynth.common.config import parse
+from silosynth.common.datasets import load_records
+from silosynth.server.assembly import Assembly
+from silosynth.server.config import RunConfig
+from silosynth.server.evaluation import Evaluation, evaluate
+from silosynth.server.exchange import Exchange
+from silosynth.server.journal import Journal
+from silosynth.server.recipes import recipe_named
+from silosynth.server.recipes.base import Product, Task, drive
+from silosynth.server.releases import write_release
+
+
+def conduct(config: RunConfig, folder: Path, exchange: Exchange, journal: Journal) -> Path:
+    """Run the recipe to its end and write the release folder; returns its path."""
+    recipe = recipe_named(config.recipe)
+    parameters = parse(recipe.Parameters, config.parameters, f"{folder / 'run.toml'}: parameters")
+    schema = config.records.schema_of_records()
+    task = Task(schema, config.privacy.epsilon, config.privacy.delta, config.seed)
+    assembly = Assembly(exchange, config.federation, journal)
+    journal.write("planning", recipe=config.recipe, epsilon=task.epsilon, delta=task.delta, config=config.digest())
+    product = drive(recipe.steps(task, parameters), assembly.ask)
+    journal.write("synthesized", records=len(product.labels))
+    evaluation = _evaluate(config, folder, product, journal)
+    release = write_release(
+        folder / "release",
+        product,
+        schema,
+        config.records.class_names,
+        evaluation,
+        assembly.receipts,
+        delta=task.delta,
+        run={"name": config.name, "recipe": config.recipe, "config_digest": config.digest(), "seed": config.seed},
+    )
+    journal.write("released_dataset", path=str(release))
+    return release
+
+
+def _evaluate(config: RunConfig, folder: Path, product: Product, journal: Journal) -> Evaluation | None:
+    if config.evaluation.test is None:
+        return None
+    journal.write("evaluating", model=config.evaluation.model)
+    test = load_records(config.evaluation.test, folder)
+    evaluation = evaluate(product, test, config.evaluation)
+    journal.write("evaluated", accuracy=evaluation.accuracy, floor=evaluation.floor, ceiling=evaluation.ceiling)
+    return evaluation

@@ -1,0 +1,273 @@
+"""The exchange: a gRPC stream to every silo of a run, dialled by the silos, mutual TLS.
+
+Each silo has a seat. A question stays on the seat until it is answered, refused or given up, so a silo that
+redials is simply asked again. At most two releases are taken in at once (gRPC's flow control holds the others
+back), so memory does not grow with the number of silos.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import grpc
+
+from silosynth.common import channels
+from silosynth.common.errors import SilosynthError, SiloUnavailable, VerificationFailed, from_wire
+from silosynth.protos.v1 import exchange_pb2, guard_pb2
+from silosynth.protos.v1.exchange_pb2_grpc import ExchangeServicer, add_ExchangeServicer_to_server
+from silosynth.server.config import ExchangeSettings
+from silosynth.server.journal import Journal
+
+Accept = Callable[[str, bytes], None]
+_INTAKES_AT_ONCE = 2
+_SEALED_OVERHEAD_BYTES = 1 << 16
+_HELLO_SECONDS = 30.0
+
+
+@dataclass
+class _Question:
+    """One question put to one silo."""
+
+    ticket: int
+    query: bytes
+    size_limit: int
+    accept: Accept
+    done: threading.Event = field(default_factory=threading.Event)
+    error: SilosynthError | None = None
+    _claim: threading.Lock = field(default_factory=threading.Lock)
+
+    def claim(self) -> bool:
+        """True for the one caller who may settle this question: answer, refusal and giving up race."""
+        return self._claim.acquire(blocking=False)
+
+    def finish(self, error: SilosynthError | None = None) -> None:
+        self.error = error
+        self.done.set()
+
+    def fail(self, error: SilosynthError) -> None:
+        if self.claim():
+            self.finish(error)
+
+
+class _Seat:
+    """One silo's place: its live stream if any, and the question it owes an answer to."""
+
+    def __init__(self, silo: str) -> None:
+        self.silo = silo
+        self.hello: exchange_pb2.Hello | None = None
+        self.question: _Question | None = None
+        self.away_since = time.monotonic()
+        self._outbox: queue.Queue[exchange_pb2.ToSilo | None] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def present(self) -> bool:
+        return self._outbox is not None
+
+    def sit(self, hello: exchange_pb2.Hello) -> queue.Queue[exchange_pb2.ToSilo | None]:
+        """A new stream takes the seat; the courier that held it is told to leave, or the two would take turns."""
+        with self._lock:
+            if self._outbox is not None:
+                self._outbox.put(_farewell_message("another courier of this silo has taken over"))
+            self._outbox = outbox = queue.Queue()
+            self.hello = hello
+            if self.question is not None and not self.question.done.is_set():
+                outbox.put(_ask_message(self.question))
+            return outbox
+
+    def leave(self, outbox: queue.Queue[exchange_pb2.ToSilo | None]) -> bool:
+        """True when the seat is now empty, False when a newer stream had taken it."""
+        with self._lock:
+            outbox.put(None)
+            if self._outbox is not outbox:
+                return False
+            self._outbox, self.away_since = None, time.monotonic()
+            return True
+
+    def put(self, question: _Question) -> None:
+        with self._lock:
+            self.question = question
+            if self._outbox is not None:
+                self._outbox.put(_ask_message(question))
+
+    def dismiss(self, reason: str) -> None:
+        with self._lock:
+            if self._outbox is not None:
+                self._outbox.put(_farewell_message(reason))
+
+
+class Exchange(ExchangeServicer):
+    """Serves the silos of one run."""
+
+    def __init__(self, run_id: str, silos: tuple[str, ...], settings: ExchangeSettings, journal: Journal) -> None:
+        self._run_id, self._journal = run_id, journal
+        self._seats = {silo: _Seat(silo) for silo in silos}
+        self._intake = threading.BoundedSemaphore(_INTAKES_AT_ONCE)
+        self._last_ticket = 0
+        self._closing = threading.Event()
+        # A seat holds a thread while its stream lives; the rest is room for redials and strangers to be turned away.
+        self._server = grpc.server(ThreadPoolExecutor(2 * len(silos) + 4), options=channels.OPTIONS)
+        add_ExchangeServicer_to_server(self, self._server)
+        credentials = channels.server_credentials(settings.ca, settings.certificate, settings.key)
+        port = self._server.add_secure_port(f"{settings.host}:{settings.port}", credentials)
+        self.address = f"{settings.host}:{port}"
+        self._server.start()
+
+    def present(self) -> list[str]:
+        return [silo for silo, seat in self._seats.items() if seat.present]
+
+    def hello(self, silo: str) -> exchange_pb2.Hello | None:
+        """What the silo last said of itself."""
+        return self._seats[silo].hello
+
+    def ask(
+        self, query: bytes, silos: list[str], values: int, accept: Accept, grace: float, deadline: float
+    ) -> dict[str, SilosynthError | None]:
+        """Put `query` to `silos` and hand each sealed release to `accept` as it arrives.
+
+        Returns the silos asked with None for those whose release was accepted, else the reason it was not.
+        """
+        questions = {}
+        for silo in silos:
+            self._last_ticket += 1
+            limit = 8 * values + _SEALED_OVERHEAD_BYTES
+            questions[silo] = _Question(self._last_ticket, query, limit, accept)
+            self._seats[silo].put(questions[silo])
+        ends = time.monotonic() + deadline
+        while any(not question.done.is_set() for question in questions.values()):
+            self._give_up_on_absent(questions, grace, ends)
+            next((q for q in questions.values() if not q.done.is_set()), _ANSWERED).done.wait(0.2)
+        return {silo: question.error for silo, question in questions.items()}
+
+    def dismiss(self, reason: str) -> None:
+        """Say farewell to everyone and stop serving."""
+        self._closing.set()
+        for seat in self._seats.values():
+            seat.dismiss(reason)
+        self._server.stop(grace=5.0).wait()
+
+    def _give_up_on_absent(self, questions: dict[str, _Question], grace: float, ends: float) -> None:
+        now = time.monotonic()
+        for silo, question in questions.items():
+            seat = self._seats[silo]
+            if not seat.present and now - seat.away_since > grace:
+                question.fail(SiloUnavailable(f"{silo} has been away for more than {grace:g} s"))
+            if now > ends:
+                question.fail(SiloUnavailable(f"{silo} took too long to answer"))
+
+    def Attend(  # noqa: N802 (the name is the wire contract's)
+        self, request_iterator: Iterator[exchange_pb2.FromSilo], context: grpc.ServicerContext
+    ) -> Iterator[exchange_pb2.ToSilo]:
+        seat, hello = self._welcome(request_iterator, context)
+        outbox = seat.sit(hello)
+        self._journal.write("attending", silo=seat.silo, dataset=hello.description.dataset)
+        reader = threading.Thread(target=self._read, args=(seat, outbox, request_iterator), daemon=True)
+        reader.start()
+        try:
+            for message in iter(outbox.get, None):
+                yield message
+                if message.WhichOneof("part") == "farewell":
+                    return
+        finally:
+            if seat.leave(outbox) and not self._closing.is_set():
+                self._journal.write("away", silo=seat.silo)
+
+    def _welcome(
+        self, requests: Iterator[exchange_pb2.FromSilo], context: grpc.ServicerContext
+    ) -> tuple[_Seat, exchange_pb2.Hello]:
+        """Who is it? The certificate says so; the hello must agree."""
+        seat = self._seats.get(channels.peer_name(context))
+        if seat is None:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "this silo is not invited")
+        patience = threading.Timer(_HELLO_SECONDS, context.cancel)
+        patience.start()
+        try:
+            hello = next(requests).hello
+        finally:
+            patience.cancel()
+        if hello.run_id != self._run_id or hello.description.silo != seat.silo:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "the hello does not match the invitation")
+        return seat, hello
+
+    def _read(
+        self,
+        seat: _Seat,
+        outbox: queue.Queue[exchange_pb2.ToSilo | None],
+        requests: Iterator[exchange_pb2.FromSilo],
+    ) -> None:
+        try:
+            for message in requests:
+                question = seat.question
+                if question is not None and message.ticket == question.ticket:
+                    self._hear(seat, question, message.answer, requests)
+        except grpc.RpcError:
+            pass  # the stream broke: the seat is free until the silo redials
+        finally:
+            outbox.put(None)
+
+    def _hear(
+        self,
+        seat: _Seat,
+        question: _Question,
+        part: guard_pb2.AnswerPart,
+        requests: Iterator[exchange_pb2.FromSilo],
+    ) -> None:
+        kind = part.WhichOneof("part")
+        if kind == "progress":
+            self._journal.write("progress", silo=seat.silo, phase=part.progress.phase, fraction=part.progress.fraction)
+        elif kind == "refusal":
+            question.fail(from_wire(part.refusal.error, f"{seat.silo}: {part.refusal.message}"))
+        elif kind == "header":
+            with self._intake:
+                sealed = _collect(part.header.size, question, requests)
+                if sealed is not None:
+                    self._settle(seat, question, part.header, sealed)
+
+    def _settle(self, seat: _Seat, question: _Question, header: guard_pb2.ReleaseHeader, sealed: bytes) -> None:
+        if not question.claim():
+            return  # given up meanwhile: a late answer must not be counted
+        try:
+            question.accept(seat.silo, sealed)
+        except SilosynthError as error:
+            question.finish(error)
+            return
+        self._journal.write(
+            "released",
+            silo=seat.silo,
+            bytes=len(sealed),
+            replayed=header.replayed,
+            epsilon_spent=header.budget.epsilon_spent,
+            epsilon_total=header.budget.epsilon_total,
+        )
+        question.finish()
+
+
+def _ask_message(question: _Question) -> exchange_pb2.ToSilo:
+    return exchange_pb2.ToSilo(ask=exchange_pb2.Ask(ticket=question.ticket, query=question.query))
+
+
+def _farewell_message(reason: str) -> exchange_pb2.ToSilo:
+    return exchange_pb2.ToSilo(farewell=exchange_pb2.Farewell(reason=reason))
+
+
+def _collect(size: int, question: _Question, requests: Iterator[exchange_pb2.FromSilo]) -> bytes | None:
+    """The chunks of one release; None when the stream ended before the last one."""
+    if size > question.size_limit:
+        question.fail(VerificationFailed(f"a release of {size} bytes is larger than its query allows"))
+        return None
+    received = bytearray()
+    while len(received) < size:
+        message = next(requests, None)
+        if message is None or message.ticket != question.ticket or not message.answer.chunk:
+            return None
+        received += message.answer.chunk
+    return bytes(received) if len(received) == size else None
+
+
+_ANSWERED = _Question(0, b"", 0, lambda _silo, _sealed: None)
+_ANSWERED.done.set()
