@@ -43,8 +43,8 @@ class DataConfig(Section):
     def _has_a_path_unless_embedded(self) -> Self:
         if (self.source == "digits") != (self.path is None):
             raise ValueError('path is needed, except with source = "digits", which is embedded')
-        if isinstance(self.classes, tuple) and not len(set(self.classes)) == len(self.classes) >= 1:
-            raise ValueError("classes must be names that differ, at least one")
+        if isinstance(self.classes, tuple) and not len(set(self.classes) - {""}) == len(self.classes) >= 1:
+            raise ValueError("classes must be at least one name, all different and none empty")
         return self
 
     @property

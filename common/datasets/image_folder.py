@@ -19,7 +19,7 @@ from silosynth.common.errors import DataError
 from silosynth.common.schema import MAX_DIMENSION, Schema
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
-SPLITS = ("train", "test")
+SPLITS = ("train", "val", "test")
 GREY_MODES = ("1", "L", "LA")
 COLOUR_MODES = ("P", "RGB", "RGBA", "CMYK")
 DAMAGED = "is no PNG or JPEG image, or a damaged one: replace or remove it"
@@ -49,8 +49,11 @@ def read(path: Path, config: DataConfig) -> Records:
 def _root(path: Path, config: DataConfig) -> Path:
     """The folder of class folders: `path`, or its train or test folder where it holds nothing else."""
     folders = {entry.name for entry in path.iterdir() if entry.is_dir()}
-    if folders and folders.issubset({*SPLITS, "val"}):
-        return path / (config.split or "train")
+    if folders and folders.issubset(SPLITS):
+        split = config.split or "train"
+        if split not in folders:
+            raise DataError(f"has no folder {split!r}: check `split` and `path`")
+        return path / split
     config.refuse_split()
     return path
 

@@ -51,9 +51,7 @@ class Column(Section):
 
     @property
     def width(self) -> int:
-        """Values a cell becomes."""
-        if self.skip:
-            return 0
+        """Values a cell becomes, if the column is not skipped."""
         return 1 if self.categories is None else len(self.categories) + self.other
 
 
