@@ -44,7 +44,7 @@ def attend(config: CourierConfig, invitation: Invitation) -> str:
                 if farewell is not None:
                     return farewell
             except grpc.RpcError as error:
-                if error.code() in _REJECTIONS:  # type: ignore[attr-defined]
+                if error.code() in _REJECTIONS:
                     raise PeerRejected("the exchange does not know this silo: check the certificate") from error
             if visit.welcomed:
                 last_contact, pause = time.monotonic(), _FIRST_PAUSE

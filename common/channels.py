@@ -44,5 +44,5 @@ def server_credentials(ca: Path, certificate: Path, key: Path) -> grpc.ServerCre
 
 def peer_name(context: grpc.ServicerContext) -> str:
     """The common name of the client's verified certificate; empty where there is none."""
-    names = context.auth_context().get("x509_common_name", [])
+    names = [bytes(name) for name in context.auth_context().get("x509_common_name", [])]
     return names[0].decode() if len(names) == 1 else ""

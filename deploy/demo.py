@@ -51,11 +51,11 @@ def run_demo(options: DemoOptions, console: Console) -> dict[str, Any]:
                 federation.start()
                 save_npz(test, folder / "public-test.npz")
                 best = ceiling(train, test)
-            federation.submit(_run_config(options, federation, train, best))
-            view = _follow(federation, processes, console)
+            run = federation.submit(_run_config(options, federation, train, best))
+            view = _follow(run, federation.silos, processes, console)
         finally:
             federation.close()
-    return _summary(view, federation)
+    return _summary(view, run / "release")
 
 
 def print_summary(summary: dict[str, Any], console: Console) -> None:
@@ -117,10 +117,10 @@ def _run_config(options: DemoOptions, federation: LocalFederation, train: Record
     }
 
 
-def _follow(federation: LocalFederation, processes: Processes, console: Console) -> RunView:
+def _follow(run: Path, silos: list[str], processes: Processes, console: Console) -> RunView:
     """Show the journal until the run ends; a child that dies on the way is the run's failure only if nobody is left."""
-    reader = JournalReader(federation.run_folder / "journal.jsonl")
-    view = RunView.of(federation.silos)
+    reader = JournalReader(run / "journal.jsonl")
+    view = RunView.of(silos)
     with Live(view.render(), console=console, refresh_per_second=8, transient=not console.is_terminal) as live:
         while not view.finished and view.failure is None:
             for entry in reader.new_entries():
@@ -134,8 +134,7 @@ def _follow(federation: LocalFederation, processes: Processes, console: Console)
     return view
 
 
-def _summary(view: RunView, federation: LocalFederation) -> dict[str, Any]:
-    release = federation.run_folder / "release"
+def _summary(view: RunView, release: Path) -> dict[str, Any]:
     evaluation = json.loads((release / "evaluation.json").read_text())
     return {
         "release": str(release),

@@ -3,12 +3,13 @@
 guards/<silo>/    silo.toml, records, ledger, receipt key: only the guard's process reads this
 couriers/<silo>/  courier.toml, certificates, node key: what Flower's client app may see
 server/           certificate, server.toml, Flower's home
-run/              run.toml, journal, release
+runs/<number>/    run.toml, journal, release
 """
 
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from silosynth.common.datasets import Records, save_npz
 from silosynth.common.errors import ConfigError
 from silosynth.deploy import sandbox
-from silosynth.deploy.flower import QUIET, Flwr, SuperLink
+from silosynth.deploy.flower import BUNDLE, QUIET, Flwr, SuperLink
 from silosynth.deploy.processes import Processes
 from silosynth.deploy.provision import Authority, write_identity, write_node_key
 
@@ -43,15 +44,14 @@ class LocalFederation:
         self._sockets = Path(tempfile.mkdtemp(prefix="silosynth-"))
         self._write_server()
 
-    @property
-    def run_folder(self) -> Path:
-        return self.folder / "run"
-
     def guard_folder(self, silo: str) -> Path:
         return self.folder / "guards" / silo
 
     def courier_folder(self, silo: str) -> Path:
         return self.folder / "couriers" / silo
+
+    def guard_address(self, silo: str) -> str:
+        return f"unix:{self._sockets / silo}.sock"
 
     def add_silo(self, silo: str, shard: Records, budget: Mapping[str, float], policy: Mapping[str, Any]) -> None:
         """Write a silo's two folders: the guard's with the records, the courier's without."""
@@ -59,8 +59,8 @@ class LocalFederation:
         guard.mkdir(parents=True, mode=0o700)
         courier.mkdir(parents=True, mode=0o700)
         save_npz(shard, guard / "records.npz")
-        address = self._sockets / f"{silo}.sock"
-        if len(str(address)) > _LONGEST_SOCKET_PATH:
+        address = self.guard_address(silo)
+        if len(address) > _LONGEST_SOCKET_PATH:
             raise ConfigError(f"{address} is too long for a Unix socket: set TMPDIR to a shorter folder")
         _write_toml(
             guard / "silo.toml",
@@ -69,7 +69,7 @@ class LocalFederation:
                 "data": {"source": "npz", "path": "records.npz", "classes": shard.schema.classes},
                 "budget": dict(budget),
                 "policy": dict(policy),
-                "guard": {"address": f"unix:{address}", "ledger": "ledger.db", "key": "receipts.key"},
+                "guard": {"address": address, "ledger": "ledger.db", "key": "receipts.key"},
             },
         )
         self._write_ca(courier)
@@ -77,7 +77,7 @@ class LocalFederation:
         write_node_key(courier)
         _write_toml(
             courier / "courier.toml",
-            {"silo": silo, "guard": f"unix:{address}", "ca": "ca.crt", "certificate": "silo.crt", "key": "silo.key"},
+            {"silo": silo, "guard": address, "ca": "ca.crt", "certificate": "silo.crt", "key": "silo.key"},
         )
         self.silos.append(silo)
 
@@ -130,12 +130,24 @@ class LocalFederation:
             f"node-{silo}", command, **QUIET, FLWR_HOME=str(courier / "flower"), TMPDIR=str(courier / "tmp")
         )
 
-    def submit(self, run: Mapping[str, Any]) -> str:
-        """Write run.toml and hand the bundle to Flower; returns Flower's run id."""
-        self.run_folder.mkdir()
-        _write_toml(self.run_folder / "run.toml", run)
-        shutil.copy(self.folder / "server" / "server.toml", self.run_folder)
-        return self.flwr.run(self.run_folder)
+    def kill_guard(self, silo: str) -> None:
+        self._processes.stop(f"guard-{silo}", signal.SIGKILL)
+
+    def kill(self, silo: str) -> None:
+        """A silo that vanishes: no farewell, no flush."""
+        self._processes.stop(f"node-{silo}", signal.SIGKILL)
+        self.kill_guard(silo)
+
+    def submit(self, run: Mapping[str, Any], bundle: Path = BUNDLE) -> Path:
+        """Write run.toml and hand the bundle to Flower; returns the run's folder."""
+        runs = self.folder / "runs"
+        runs.mkdir(exist_ok=True)
+        folder = runs / str(len(list(runs.iterdir())) + 1)
+        folder.mkdir()
+        _write_toml(folder / "run.toml", run)
+        shutil.copy(self.folder / "server" / "server.toml", folder)
+        self.flwr.run(bundle, folder)
+        return folder
 
     def close(self) -> None:
         shutil.rmtree(self._sockets, ignore_errors=True)

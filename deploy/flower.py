@@ -69,16 +69,12 @@ class Flwr:
         for name, process in starting:
             _finish(process, f"registering {name}")
 
-    def run(self, run_folder: Path) -> str:
-        """Submit the bundle; returns Flower's run id."""
+    def run(self, bundle: Path, run_folder: Path) -> str:
+        """Submit a bundle; returns Flower's run id."""
         config = f'run-folder="{run_folder}"'
-        process = self._start("run", str(BUNDLE), _CONNECTION, "--run-config", config)
+        process = self._start("run", str(bundle), _CONNECTION, "--run-config", config)
         answer = _finish(process, "submitting the run")
         return str(answer["run-id"])
-
-    def status(self, run_id: str) -> str:
-        answer = _finish(self._start("ls", _CONNECTION, "--run-id", run_id), "asking for the run's state")
-        return str(answer["runs"][0]["status"])
 
     def _start(self, *arguments: str) -> subprocess.Popen[str]:
         program = Path(sys.executable).parent / "flwr"

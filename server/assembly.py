@@ -41,7 +41,7 @@ class Assembly:
             raise _too_few(len(total.receipts), self._settings.quorum, list(failures.values()))
         self._journal.write("summed", silos=len(total.receipts), digest=identity)
         self.receipts += total.receipts
-        return Summed(plan.layout.split(total.values * plan.grid), len(total.receipts), plan)
+        return Summed(plan.layout.split(total.values.astype(np.float64) * plan.grid), len(total.receipts), plan)
 
 
 class _RunningSum:

@@ -74,7 +74,8 @@ class _Seat:
         with self._lock:
             if self._outbox is not None:
                 self._outbox.put(_farewell_message("another courier of this silo has taken over"))
-            self._outbox = outbox = queue.Queue()
+            outbox: queue.Queue[exchange_pb2.ToSilo | None] = queue.Queue()
+            self._outbox = outbox
             self.hello = hello
             if self.question is not None and not self.question.done.is_set():
                 outbox.put(_ask_message(self.question))

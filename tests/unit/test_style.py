@@ -53,7 +53,9 @@ def test_stubs_are_current(tmp_path: Path) -> None:
 
 
 def test_no_file_names_a_machine_path() -> None:
-    tracked = subprocess.run(["git", "ls-files", "*.py", "*.toml", "*.md"], cwd=REPOSITORY, capture_output=True, text=True)
+    tracked = subprocess.run(
+        ["git", "ls-files", "*.py", "*.toml", "*.md"], cwd=REPOSITORY, capture_output=True, text=True
+    )
     suspects = [str(Path.home()) + "/", str(REPOSITORY.parent) + "/"]
     for name in tracked.stdout.split():
         text = (REPOSITORY / name).read_text()

@@ -1,0 +1,73 @@
+"""How long one tiny question takes over the exchange with five silos, beside the guards' own share of it.
+
+Guards are real processes with real ledgers (a durable commit each); couriers run in threads.
+"""
+
+import contextlib
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+from support.fake_federation import Courier, Identities, open_exchange
+
+from silosynth.common.datasets import load
+from silosynth.common.partition import partition
+from silosynth.common.queries import ClassCounts, encode
+from silosynth.deploy.federation import LocalFederation
+from silosynth.deploy.processes import Processes
+from silosynth.protos.v1 import guard_pb2
+from silosynth.protos.v1.guard_pb2_grpc import GuardStub
+from silosynth.server.assembly import Assembly
+from silosynth.server.config import FederationSettings
+from silosynth.server.journal import Journal
+
+SILOS, QUESTIONS = 5, 60
+
+
+@pytest.mark.benchmark
+def test_round_trip_of_a_tiny_query(tmp_path: Path) -> None:
+    train = load("digits", split="train")
+    identities = Identities(tmp_path)
+    with (
+        Processes(tmp_path / "logs") as processes,
+        contextlib.closing(LocalFederation(tmp_path, processes)) as federation,
+    ):
+        for number, indices in enumerate(partition("iid", train.labels, SILOS, seed=0)):
+            policy = {"mechanisms": ["class_counts"], "consent": "auto"}
+            federation.add_silo(f"silo-{number}", train.take(indices), {"epsilon": 1e6, "delta": 1e-5}, policy)
+            federation.start_guard(f"silo-{number}")
+        for silo in federation.silos:
+            federation.wait_for_guard(silo)
+        alone = _guard_alone(federation, train.schema)
+        with open_exchange(identities, federation.silos) as exchange:
+            for silo in federation.silos:
+                Courier(identities.courier(silo, federation.guard_address(silo)), exchange.address)
+            settings = FederationSettings(silos=tuple(federation.silos), quorum=SILOS)
+            assembly = Assembly(exchange, settings, Journal(tmp_path / "assembly.jsonl"))
+            seconds = []
+            for number in range(QUESTIONS):
+                query = ClassCounts(schema=train.schema, noise_multiplier=500.0 + number)
+                begun = time.perf_counter()
+                assembly.ask(query)
+                seconds.append(time.perf_counter() - begun)
+    median, worst = statistics.median(seconds), max(seconds)
+    print(
+        f"\nround trip, {SILOS} silos, {QUESTIONS} fresh questions: median {1e3 * median:.1f} ms, worst "
+        f"{1e3 * worst:.1f} ms; one guard alone: {1e3 * alone:.1f} ms; ratio {median / alone:.1f}",
+        file=sys.stderr,
+    )
+
+
+def _guard_alone(federation: LocalFederation, schema: object) -> float:
+    """The limit: one guard asked directly over its socket, no courier, no exchange."""
+    with grpc.insecure_channel(federation.guard_address("silo-0")) as channel:
+        guard, seconds = GuardStub(channel), []
+        for number in range(QUESTIONS):
+            query = encode(ClassCounts(schema=schema, noise_multiplier=900.0 + number))  # type: ignore[arg-type]
+            begun = time.perf_counter()
+            list(guard.Answer(guard_pb2.Question(query=query)))
+            seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds)
