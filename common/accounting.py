@@ -4,13 +4,15 @@ A server chooses the events a guard must account for, so every path here is boun
 whatever is too odd for the exact figure gets a valid upper bound instead:
 
 - all unsampled Gaussians compose to one Gaussian, whose epsilon is known in closed form;
-- sampled Gaussians are accounted by privacy loss distributions (PLD) where these are affordable, else by RDP;
+- sampled Gaussians are accounted by privacy loss distributions (PLD) where these are affordable, else by RDP or as
+  if they were not sampled, whichever is less;
 - so many sampled compositions that rounding errors would add up are accounted as if they were not sampled;
 - noise too small to protect anybody counts as none.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -32,11 +34,11 @@ _SMALLEST_RATE = 1e-12  # less sampling is accounted as this much
 _LARGEST_SAMPLED_COUNT = 10**6
 _CALIBRATION_TOLERANCE = 1e-3  # of epsilon, always below the target
 
-# What a PLD may cost: about a second and a few hundred megabytes at the worst of these limits together.
+# What a PLD may cost: within these limits, a second or two and some ten megabytes for each kind of event.
 _SMALLEST_PLD_NOISE = 0.1
 _SMALLEST_PLD_DELTA = 1e-10  # below, the rounding errors of its Fourier transforms begin to show
 _LARGEST_PLD_MEAN = 100.0  # bound on the expected privacy loss; epsilon is larger still
-_LARGEST_PLD_KINDS = 16
+_LARGEST_PLD_KINDS = 32
 _LARGEST_PLD_POINTS = 50_000  # of one composition
 _COARSEST_PLD_INTERVAL, _FINEST_PLD_INTERVAL = 1e-3, 1e-6
 
@@ -73,7 +75,7 @@ def calibrate(events_at: Callable[[float], Sequence[Event]], target_epsilon: flo
 
 def _root(cost: Callable[[float], float], target_epsilon: float) -> float:
     """The log noise at which `cost` is just below 0; `cost` falls roughly linearly, so interpolation is quick."""
-    floor, ceiling = math.log(_SMALLEST_NOISE), math.log(_LARGEST_NOISE)
+    floor, ceiling = math.log(2 * _SMALLEST_NOISE), math.log(_LARGEST_NOISE)
     if cost(ceiling) > 0:
         raise BudgetExhausted(f"no reasonable noise fits what is left: epsilon = {target_epsilon:g}")
     low = high = 0.0
@@ -84,9 +86,12 @@ def _root(cost: Callable[[float], float], target_epsilon: float) -> float:
             return low
         low, high, high_cost = max(low - math.log(4), floor), low, low_cost
     aim = -_CALIBRATION_TOLERANCE / 2
-    while high_cost < 2 * aim and high - low > 1e-5:
-        share = (low_cost - aim) / (low_cost - high_cost)
-        guess = low + (high - low) * min(max(share, 0.05), 0.95)
+    for step in itertools.count():
+        if high_cost >= 2 * aim or high - low < 1e-4:
+            break
+        interpolated = (low_cost - aim) / (low_cost - high_cost)
+        share = 0.5 if step % 3 == 2 else min(max(interpolated, 0.05), 0.95)  # halving, lest one end never moves
+        guess = low + (high - low) * share
         if (guess_cost := cost(guess)) > 0:
             low, low_cost = guess, guess_cost
         else:
@@ -106,9 +111,18 @@ def _compose(events: Iterable[Event]) -> _Composition:
     merged = merge(_within_range(event) for event in events)
     if any(event.noise_multiplier < _SMALLEST_NOISE for event in merged):
         return _Composition(0.0, ())
-    sampled = tuple(e for e in merged if e.sampling_probability < 1 and e.count <= _LARGEST_SAMPLED_COUNT)
-    precision = math.fsum(e.count * (1 / e.noise_multiplier) ** 2 for e in merged if e not in sampled)
-    return _Composition(1 / math.sqrt(precision) if precision else math.inf, sampled)
+    sampled = tuple(event for event in merged if _counts_as_sampled(event))
+    return _Composition(_gaussian_noise(event for event in merged if not _counts_as_sampled(event)), sampled)
+
+
+def _counts_as_sampled(event: Event) -> bool:
+    return event.sampling_probability < 1 and event.count <= _LARGEST_SAMPLED_COUNT
+
+
+def _gaussian_noise(events: Iterable[Event]) -> float:
+    """Of the one Gaussian that these compose to when none is sampled."""
+    precision = math.fsum(e.count * (1 / e.noise_multiplier) ** 2 for e in events)
+    return 1 / math.sqrt(precision) if precision else math.inf
 
 
 def _within_range(event: Event) -> Event:
@@ -120,27 +134,31 @@ def _within_range(event: Event) -> Event:
 
 @lru_cache(maxsize=4096)
 def _epsilon(composition: _Composition, delta: float) -> float:
-    if not composition.sampled:
-        with np.errstate(divide="ignore"):  # its logarithm of a delta that underflows to 0
-            return float(dp_accounting.get_epsilon_gaussian(composition.gaussian, delta))
-    if _pld_is_affordable(composition, delta):
+    if composition.sampled and _pld_is_affordable(composition, delta):
         return _pld_epsilon(composition, delta)
-    return _rdp_epsilon(composition, delta)
+    return min(_rdp_epsilon(composition, delta), _unsampled_epsilon(composition, delta))
+
+
+def _unsampled_epsilon(composition: _Composition, delta: float) -> float:
+    """Exact for Gaussians; an upper bound for sampled ones, as sampling never costs privacy."""
+    noise = _gaussian_noise(_parts(composition)) if composition.gaussian else 0.0
+    with np.errstate(divide="ignore"):  # its logarithm of a delta that underflows to 0
+        return float(dp_accounting.get_epsilon_gaussian(noise, delta))
 
 
 def _rdp_epsilon(composition: _Composition, delta: float) -> float:
     orders = RdpAccountant().orders
     divergences = orders / 2 * (1 / composition.gaussian) ** 2 if composition.gaussian else orders * math.inf
     for event in composition.sampled:
-        divergences = divergences + event.count * _sampled_divergences(event.noise_multiplier, event.sampling_probability)
+        divergences = divergences + event.count * _divergences_of_one(replace(event, count=1))
     return float(compute_epsilon(orders, divergences, delta)[0])
 
 
 @lru_cache(maxsize=4096)
-def _sampled_divergences(noise_multiplier: float, sampling_probability: float) -> npt.NDArray[np.float64]:
-    gaussian = dp_accounting.GaussianDpEvent(noise_multiplier)
-    accountant = RdpAccountant().compose(dp_accounting.PoissonSampledDpEvent(sampling_probability, gaussian))
-    return np.maximum(accountant.rdp, 0) + _ROUNDING_OF_RDP
+def _divergences_of_one(event: Event) -> npt.NDArray[np.float64]:
+    gaussian = dp_accounting.GaussianDpEvent(event.noise_multiplier)
+    accountant = RdpAccountant().compose(dp_accounting.PoissonSampledDpEvent(event.sampling_probability, gaussian))
+    return np.asarray(np.maximum(accountant.rdp, 0) + _ROUNDING_OF_RDP)
 
 
 def _pld_is_affordable(composition: _Composition, delta: float) -> bool:
@@ -149,27 +167,28 @@ def _pld_is_affordable(composition: _Composition, delta: float) -> bool:
         delta >= _SMALLEST_PLD_DELTA
         and len(composition.sampled) <= _LARGEST_PLD_KINDS
         and min(composition.gaussian, *(e.noise_multiplier for e in composition.sampled)) >= _SMALLEST_PLD_NOISE
-        and sum(count * _mean_loss(z, q) for z, q, count in _parts(composition)) <= _LARGEST_PLD_MEAN
+        and sum(part.count * _mean_loss(part) for part in _parts(composition)) <= _LARGEST_PLD_MEAN
     )
 
 
 def _pld_epsilon(composition: _Composition, delta: float) -> float:
     interval = _interval(composition)
-    distributions = [_distribution(z, q, count, interval) for z, q, count in _parts(composition)]
+    distributions = [_distribution(part, interval) for part in _parts(composition)]
     total = reduce(lambda left, right: left.compose(right), distributions)
     return max(0.0, float(total.get_epsilon_for_delta(delta)))
 
 
 @lru_cache(maxsize=2 * _LARGEST_PLD_KINDS)
-def _distribution(z: float, q: float, count: int, interval: float) -> pld.PrivacyLossDistribution:
+def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
+    z, q = event.noise_multiplier, event.sampling_probability
     one = pld.from_gaussian_mechanism(z, sampling_prob=q, value_discretization_interval=interval)
-    return one.self_compose(count)
+    return one.self_compose(event.count)
 
 
-def _parts(composition: _Composition) -> list[tuple[float, float, int]]:
-    """(noise multiplier, sampling probability, count) of everything composed."""
-    gaussian = [(composition.gaussian, 1.0, 1)] if math.isfinite(composition.gaussian) else []
-    return [*gaussian, *((e.noise_multiplier, e.sampling_probability, e.count) for e in composition.sampled)]
+def _parts(composition: _Composition) -> tuple[Event, ...]:
+    """Everything composed, as events."""
+    gaussian = (Event(composition.gaussian),) if math.isfinite(composition.gaussian) else ()
+    return gaussian + composition.sampled
 
 
 def _interval(composition: _Composition) -> float:
@@ -178,22 +197,24 @@ def _interval(composition: _Composition) -> float:
     At a twentieth of the losses' root mean square epsilon is 0.02 % too large (measured).
     """
     parts = _parts(composition)
-    mean_square = sum(count * _mean_square_loss(z, q) for z, q, count in parts) / sum(count for *_, count in parts)
+    mean_square = sum(part.count * _mean_square_loss(part) for part in parts) / sum(part.count for part in parts)
     wanted = min(max(math.sqrt(mean_square) / 20, _FINEST_PLD_INTERVAL), _COARSEST_PLD_INTERVAL)
-    affordable = max(_largest_loss(z, q) for z, q, _ in parts) / _LARGEST_PLD_POINTS
+    affordable = max(_largest_loss(part) for part in parts) / _LARGEST_PLD_POINTS
     return float(2.0 ** math.floor(math.log2(max(wanted, affordable))))
 
 
-def _mean_loss(z: float, q: float) -> float:
-    """Bound on the expected privacy loss: by convexity in q, and by the chi-square divergence."""
+def _mean_loss(event: Event) -> float:
+    """Bound on the expected privacy loss: by convexity in the rate, and by the chi-square divergence."""
+    z, q = event.noise_multiplier, event.sampling_probability
     return min(q / (2 * z * z), q * q * math.expm1(1 / (z * z)))
 
 
-def _mean_square_loss(z: float, q: float) -> float:
-    unsampled = 1 / (z * z) + 1 / (4 * z**4)
-    return min(q * unsampled, q * q * math.expm1(1 / (z * z)))
+def _mean_square_loss(event: Event) -> float:
+    z, q = event.noise_multiplier, event.sampling_probability
+    return min(q * (1 / (z * z) + 1 / (4 * z**4)), q * q * math.expm1(1 / (z * z)))
 
 
-def _largest_loss(z: float, q: float) -> float:
+def _largest_loss(event: Event) -> float:
     """Of outcomes within ten standard deviations, where dp_accounting cuts the distribution off."""
+    z, q = event.noise_multiplier, event.sampling_probability
     return float(np.logaddexp(math.log1p(-q) if q < 1 else -math.inf, math.log(q) + (10 + 0.5 / z) / z))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import ssl
 from pathlib import Path
 
 import grpc
@@ -46,3 +48,9 @@ def peer_name(context: grpc.ServicerContext) -> str:
     """The common name of the client's verified certificate; empty where there is none."""
     names = [bytes(name) for name in context.auth_context().get("x509_common_name", [])]
     return names[0].decode() if len(names) == 1 else ""
+
+
+def peer_certificate(context: grpc.ServicerContext) -> str:
+    """SHA-256 of the client's verified certificate, in hexadecimal; empty where there is none."""
+    pem = [bytes(certificate) for certificate in context.auth_context().get("x509_pem_cert", [])]
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem[0].decode())).hexdigest() if len(pem) == 1 else ""

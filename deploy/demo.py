@@ -19,6 +19,7 @@ from silosynth.common.queries import Query
 from silosynth.deploy.federation import LocalFederation
 from silosynth.deploy.processes import Processes
 from silosynth.deploy.watch import JournalReader, RunView
+from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import ceiling
 from silosynth.server.recipes import recipe_named
 
@@ -50,7 +51,7 @@ def run_demo(options: DemoOptions, console: Console) -> dict[str, Any]:
             with console.status(f"Starting Flower, {options.silos} guards and {options.silos} couriers, TLS on"):
                 federation.start()
                 save_npz(test, folder / "public-test.npz")
-                best = ceiling(train, test)
+                best = ceiling(train, test, EvaluationSettings())
             run = federation.submit(_run_config(options, federation, train, best))
             view = _follow(run, federation.silos, processes, console)
         finally:

@@ -1,4 +1,4 @@
-"""Flower's programs as the local runner uses them: SuperLink, SuperNodes, and the `flwr` command."""
+"""Flower's programs as we use them: SuperLink, SuperExec, SuperNodes, and the `flwr` command."""
 
 from __future__ import annotations
 
@@ -23,25 +23,40 @@ QUIET = {
 
 @dataclass(frozen=True)
 class SuperLink:
-    """Where a SuperLink listens: `fleet` for SuperNodes (gRPC), `control` for us (HTTP, loopback)."""
+    """Where a SuperLink listens: `fleet` for SuperNodes (gRPC), `control` for us (HTTP, loopback).
+
+    Isolation "process" and a database: a run's coordinator is no child of the SuperLink, so a SuperLink that dies and
+    is started again goes on with it. The secret keeps other programs here from taking the coordinator's place.
+    """
 
     fleet: str
     control: str
+    ca: Path
+    secret: Path
 
-    def command(self, ca: Path, certificate: Path, key: Path) -> list[str]:
+    def command(self, certificate: Path, key: Path, database: Path) -> list[str]:
         host, port = self.control.rsplit(":", 1)
         return [
             *("flower-superlink", "--disable-runtime-dependency-installation", "--enable-supernode-auth"),
             *("--fleet-api-address", self.fleet, "--host", host, "--port", port),
-            *("--ssl-ca-certfile", str(ca), "--ssl-certfile", str(certificate), "--ssl-keyfile", str(key)),
+            *("--ssl-ca-certfile", str(self.ca), "--ssl-certfile", str(certificate), "--ssl-keyfile", str(key)),
+            *("--isolation", "process", "--database", str(database), "--superexec-auth-secret-file", str(self.secret)),
         ]
 
-    def node_command(self, ca: Path, node_key: Path, runtime_port: int, courier: Path) -> list[str]:
+    def executor_command(self) -> list[str]:
+        """The SuperExec, which starts the coordinator of a run."""
         return [
-            *("flower-supernode", "--superlink", self.fleet, "--root-certificates", str(ca)),
-            *("--auth-supernode-private-key", str(node_key), "--host", "127.0.0.1", "--port", str(runtime_port)),
-            *("--node-config", f'courier="{courier}"'),
+            *("flower-superexec", "--runtime-api-address", self.control, "--root-certificates", str(self.ca)),
+            *("--superexec-auth-secret-file", str(self.secret)),
         ]
+
+
+def supernode_command(fleet: str, ca: Path, node_key: Path, runtime_port: int, courier: Path) -> list[str]:
+    return [
+        *("flower-supernode", "--superlink", fleet, "--root-certificates", str(ca)),
+        *("--auth-supernode-private-key", str(node_key), "--host", "127.0.0.1", "--port", str(runtime_port)),
+        *("--node-config", f'courier="{courier}"'),
+    ]
 
 
 @dataclass(frozen=True)
@@ -52,22 +67,24 @@ class Flwr:
     environment: Mapping[str, str]
 
     @classmethod
-    def configured(cls, home: Path, link: SuperLink, ca: Path, environment: Mapping[str, str]) -> Flwr:
+    def configured(cls, home: Path, link: SuperLink, environment: Mapping[str, str]) -> Flwr:
         home.mkdir(parents=True, exist_ok=True)
         (home / "config.toml").write_text(
             f'[superlink]\ndefault = "{_CONNECTION}"\n\n'
-            f'[superlink.{_CONNECTION}]\naddress = "{link.control}"\nroot-certificates = "{ca}"\n'
+            f'[superlink.{_CONNECTION}]\naddress = "{link.control}"\nroot-certificates = "{link.ca}"\n'
         )
         return cls(home, {**environment, **QUIET, "FLWR_HOME": str(home)})
 
-    def register(self, names_and_keys: Mapping[str, Path]) -> None:
-        """Tell the SuperLink which nodes may join, by name and public key."""
+    def register(self, names_and_keys: Mapping[str, Path]) -> dict[str, str]:
+        """Tell the SuperLink which nodes may join, by name and public key; returns their node ids."""
         starting = [
             (name, self._start("supernode", "register", str(key), _CONNECTION, "--name", name))
             for name, key in names_and_keys.items()
         ]
-        for name, process in starting:
-            _finish(process, f"registering {name}")
+        return {name: str(_finish(process, f"registering {name}")["node-id"]) for name, process in starting}
+
+    def unregister(self, node_id: str) -> None:
+        _finish(self._start("supernode", "unregister", node_id, _CONNECTION), f"unregistering node {node_id}")
 
     def run(self, bundle: Path, run_folder: Path) -> str:
         """Submit a bundle; returns Flower's run id."""
@@ -75,6 +92,12 @@ class Flwr:
         process = self._start("run", str(bundle), _CONNECTION, "--run-config", config)
         answer = _finish(process, "submitting the run")
         return str(answer["run-id"])
+
+    def run_status(self, run_id: str) -> str:
+        """Such as "running" or "finished:completed"."""
+        answer = _finish(self._start("list", _CONNECTION, "--run-id", run_id), f"asking for run {run_id}")
+        runs = answer["runs"]
+        return str(runs[0]["status"]) if isinstance(runs, list) and runs else "unknown"
 
     def _start(self, *arguments: str) -> subprocess.Popen[str]:
         program = Path(sys.executable).parent / "flwr"

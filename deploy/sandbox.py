@@ -2,17 +2,19 @@
 
 Flower ships the client app from the server. Where guard and courier run as one user on one machine, the kernel's
 Landlock keeps that code out of the guard's folder; it also keeps it from tracing processes outside the sandbox.
-Landlock lists what is allowed, so everything beside the denied folder is: python -m silosynth.deploy.sandbox
---deny FOLDER -- COMMAND...
+Landlock lists what is allowed, so everything beside the denied folders is: python -m silosynth.deploy.sandbox
+--deny FOLDER --deny FOLDER -- COMMAND...
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import os
 import struct
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -33,11 +35,11 @@ def landlock_version() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
-def deny(folder: Path) -> None:
-    """From now on neither this process nor its children can open anything below `folder`."""
+def deny(folders: Sequence[Path]) -> None:
+    """From now on neither this process nor its children can open anything below any of `folders`."""
     rights = next(bits for version, bits in _RIGHTS_BY_VERSION if landlock_version() >= version)
     ruleset = _checked(_CREATE_RULESET, struct.pack("=Q", rights), 8, 0)
-    for path in _everything_beside(folder.resolve()):
+    for path in _everything_beside({folder.resolve() for folder in folders}):
         _allow(ruleset, path, rights)
     if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
@@ -45,10 +47,21 @@ def deny(folder: Path) -> None:
     os.close(ruleset)
 
 
-def _everything_beside(folder: Path) -> list[Path]:
-    """The siblings of `folder` and of each of its ancestors."""
-    chain = [folder, *folder.parents]
-    return [entry for child in chain[:-1] for entry in child.parent.iterdir() if entry != child]
+def _everything_beside(folders: set[Path]) -> Iterator[Path]:
+    """The siblings of `folders` and of each of their ancestors.
+
+    No symbolic links: a rule would allow what they point to, which may be denied; through an allowed path it is allowed
+    anyway.
+    """
+    outermost = {folder for folder in folders if not folders.intersection(folder.parents)}
+    ancestors = {ancestor for folder in outermost for ancestor in folder.parents}
+    for ancestor in ancestors:
+        with contextlib.suppress(OSError):  # not ours to list: then what is in it stays denied
+            yield from (
+                entry
+                for entry in ancestor.iterdir()
+                if entry not in outermost and entry not in ancestors and not entry.is_symlink()
+            )
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:
@@ -75,7 +88,7 @@ def _checked(*arguments: int | bytes | None) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--deny", type=Path, required=True)
+    parser.add_argument("--deny", type=Path, action="append", required=True)
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     deny(options.deny)

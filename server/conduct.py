@@ -19,7 +19,7 @@ from silosynth.server.releases import write_release
 def conduct(config: RunConfig, folder: Path, exchange: Exchange, journal: Journal) -> Path:
     """Run the recipe to its end and write the release folder; returns its path."""
     recipe = recipe_named(config.recipe)
-    parameters = parse(recipe.Parameters, config.parameters, f"{folder / 'run.toml'}: parameters")
+    parameters = parse(recipe.parameters, config.parameters, f"{folder / 'run.toml'}: parameters")
     schema = config.records.schema_of_records()
     task = Task(schema, config.privacy.epsilon, config.privacy.delta, config.seed)
     assembly = Assembly(exchange, config.federation, journal)

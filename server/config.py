@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
-from silosynth.common.config import Section
+from silosynth.common.config import Section, load
 from silosynth.common.datasets import DataConfig
+from silosynth.common.errors import ConfigError
 from silosynth.common.schema import Schema
 
 
@@ -17,15 +18,51 @@ class ExchangeSettings(Section):
 
     host: str = "127.0.0.1"
     port: int = Field(0, ge=0, le=65535, description="0 takes a free port; the invitation tells it")
+    public_host: str = Field("127.0.0.1", description="what silos dial: a name or address in the certificate")
     ca: Path
     certificate: Path
     key: Path
 
 
+class FlowerSettings(Section):
+    """Where Flower's SuperLink listens."""
+
+    fleet: str = Field(description="host:port for the silos' SuperNodes")
+    control: str = Field(description="host:port for us: whoever reaches it can submit runs, so keep it on loopback")
+
+
+class SiloEntry(Section):
+    """A silo that may take part. Who is not listed is refused, whatever certificate he shows."""
+
+    name: str
+    node_key: Path = Field(description="public key of its SuperNode")
+    certificate: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of its certificate, for the exchange")
+
+
 class ServerConfig(Section):
     """server.toml"""
 
+    flower: FlowerSettings
     exchange: ExchangeSettings
+    silos: tuple[SiloEntry, ...] = ()
+
+    def certificates(self, silos: tuple[str, ...]) -> dict[str, str]:
+        """The certificate each of `silos` must show; ConfigError if one is not registered."""
+        registered = {silo.name: silo.certificate for silo in self.silos}
+        if unknown := sorted(set(silos) - set(registered)):
+            raise ConfigError(
+                f"federation.silos: {', '.join(unknown)} not registered with this server; "
+                f"registered are {', '.join(registered) or 'none'}: see `silosynth provision --add-silo`"
+            )
+        return {silo: registered[silo] for silo in silos}
+
+
+def load_server(path: Path) -> ServerConfig:
+    """Read server.toml; relative paths are taken from its folder."""
+    config, folder = load(ServerConfig, path), path.absolute().parent
+    identity = {name: folder / getattr(config.exchange, name) for name in ("ca", "certificate", "key")}
+    silos = tuple(silo.model_copy(update={"node_key": folder / silo.node_key}) for silo in config.silos)
+    return config.model_copy(update={"exchange": config.exchange.model_copy(update=identity), "silos": silos})
 
 
 class SchemaSettings(Section):
@@ -59,8 +96,10 @@ class EvaluationSettings(Section):
 
     test: DataConfig | None = None
     ceiling: float | None = None
-    model: str = "convnet"
+    model: Literal["convnet", "linear"] = "convnet"
+    steps: int = Field(400, ge=1)
     seeds: int = Field(3, ge=1)
+    device: str = Field("auto", description="auto, cpu or cuda")
 
 
 class RunConfig(Section):

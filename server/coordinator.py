@@ -40,7 +40,7 @@ def main(grid: Grid, context: Context) -> None:
 def _run(grid: Grid, run_id: str, folder: Path, journal: Journal) -> None:
     config = load(RunConfig, folder / "run.toml")
     server = load(ServerConfig, folder / "server.toml")
-    exchange = Exchange(run_id, config.federation.silos, server.exchange, journal)
+    exchange = Exchange(run_id, server.certificates(config.federation.silos), server.exchange, journal)
     inviter = _Inviter(grid, run_id, exchange, config.federation.silos, journal)
     inviter.start()
     farewell = "the run failed"

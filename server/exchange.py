@@ -10,14 +10,14 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import grpc
 
 from silosynth.common import channels
-from silosynth.common.errors import SilosynthError, SiloUnavailable, VerificationFailed, from_wire
+from silosynth.common.errors import ConfigError, SilosynthError, SiloUnavailable, VerificationFailed, from_wire
 from silosynth.protos.v1 import exchange_pb2, guard_pb2
 from silosynth.protos.v1.exchange_pb2_grpc import ExchangeServicer, add_ExchangeServicer_to_server
 from silosynth.server.config import ExchangeSettings
@@ -103,10 +103,10 @@ class _Seat:
 
 
 class Exchange(ExchangeServicer):
-    """Serves the silos of one run."""
+    """Serves the silos of one run. `silos` tells the certificate, by its SHA-256, that each must show."""
 
-    def __init__(self, run_id: str, silos: tuple[str, ...], settings: ExchangeSettings, journal: Journal) -> None:
-        self._run_id, self._journal = run_id, journal
+    def __init__(self, run_id: str, silos: Mapping[str, str], settings: ExchangeSettings, journal: Journal) -> None:
+        self._run_id, self._journal, self._certificates = run_id, journal, dict(silos)
         self._seats = {silo: _Seat(silo) for silo in silos}
         self._intake = threading.BoundedSemaphore(_INTAKES_AT_ONCE)
         self._last_ticket = 0
@@ -115,8 +115,8 @@ class Exchange(ExchangeServicer):
         self._server = grpc.server(ThreadPoolExecutor(2 * len(silos) + 4), options=channels.OPTIONS)
         add_ExchangeServicer_to_server(self, self._server)
         credentials = channels.server_credentials(settings.ca, settings.certificate, settings.key)
-        port = self._server.add_secure_port(f"{settings.host}:{settings.port}", credentials)
-        self.address = f"{settings.host}:{port}"
+        port = _bind(self._server, settings, credentials)
+        self.address = f"{settings.public_host}:{port}"
         self._server.start()
 
     def present(self) -> list[str]:
@@ -182,8 +182,9 @@ class Exchange(ExchangeServicer):
         self, requests: Iterator[exchange_pb2.FromSilo], context: grpc.ServicerContext
     ) -> tuple[_Seat, exchange_pb2.Hello]:
         """Who is it? The certificate says so; the hello must agree."""
-        seat = self._seats.get(channels.peer_name(context))
-        if seat is None:
+        name = channels.peer_name(context)
+        seat = self._seats.get(name)
+        if seat is None or self._certificates[name] != channels.peer_certificate(context):
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "this silo is not invited")
         patience = threading.Timer(_HELLO_SECONDS, context.cancel)
         patience.start()
@@ -246,6 +247,16 @@ class Exchange(ExchangeServicer):
             epsilon_total=header.budget.epsilon_total,
         )
         question.finish()
+
+
+def _bind(server: grpc.Server, settings: ExchangeSettings, credentials: grpc.ServerCredentials) -> int:
+    address = f"{settings.host}:{settings.port}"
+    try:
+        return server.add_secure_port(address, credentials)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"exchange: cannot listen on {address}: another run holds the port, or exchange.host is not this machine's"
+        ) from error
 
 
 def _ask_message(question: _Question) -> exchange_pb2.ToSilo:

@@ -23,7 +23,7 @@ class SystemEntropy:
 
 
 def coin_flips(entropy: Entropy, count: int, probability: float) -> npt.NDArray[np.bool_]:
-    """Independent coins, true with `probability` (to 2^-53): real Poisson sampling."""
+    """Independent coins, true with `probability` cut to 64 binary places, so never more often than accounted."""
     if probability >= 1:
         return np.ones(count, dtype=np.bool_)
     return entropy.words(count) < np.uint64(int(probability * 2.0**64))

@@ -1,0 +1,15 @@
+"""The mechanisms: one file each, all of the one shape the guard knows. To add one is to add a line here."""
+
+from silosynth.client.guard.mechanism import Mechanisms
+from silosynth.client.mechanisms.class_counts import class_counts
+from silosynth.client.mechanisms.mixtures import mixtures
+from silosynth.client.mechanisms.sufficient_statistics import sufficient_statistics
+from silosynth.common.queries import ClassCounts, Mixtures, SufficientStatistics
+
+MECHANISMS: Mechanisms = {
+    ClassCounts.mechanism: class_counts,
+    Mixtures.mechanism: mixtures,
+    SufficientStatistics.mechanism: sufficient_statistics,
+}
+
+__all__ = ["MECHANISMS"]

@@ -17,6 +17,8 @@ from silosynth.common.schema import Schema
 from silosynth.protos.v1 import query_pb2
 
 MAX_QUERY_BYTES = 1 << 20
+MAX_VALUES = 1 << 26  # of one release: half a gigabyte of int64
+LARGEST_NOISE_STEPS = 2.0**50  # an int64 is then more than 8000 standard deviations wide
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,13 @@ class Query(ABC):
     def __init_subclass__(cls) -> None:
         Query.kinds[cls.mechanism] = cls
 
+    def __post_init__(self) -> None:
+        """Checks what every query has; subclasses check their own parameters first."""
+        plan = self.plan()
+        size, steps = plan.layout.size, plan.noise_std / plan.grid
+        require(size <= MAX_VALUES, f"an answer of {size} values is larger than the limit of {MAX_VALUES}")
+        require(in_range(steps, 0, LARGEST_NOISE_STEPS), f"noise of {steps:g} grid steps is more than 64 bits can hold")
+
     @abstractmethod
     def layout(self) -> Layout: ...
 
@@ -61,9 +70,8 @@ class Query(ABC):
         return [field.name for field in fields(cls) if field.name not in ("schema", "noise_multiplier")]
 
     def plan(self) -> Plan:
-        sensitivity = self.sensitivity()
-        noise_std = self.noise_multiplier * sensitivity
-        return Plan(self.layout(), sensitivity, self.grid(), noise_std, self.event())
+        event, sensitivity = self.event(), self.sensitivity()
+        return Plan(self.layout(), sensitivity, self.grid(), self.noise_multiplier * sensitivity, event)
 
 
 def encode(query: Query) -> bytes:
@@ -108,6 +116,11 @@ def require(condition: bool, message: str) -> None:
 
 def in_range(value: float, low: float, high: float) -> bool:
     return math.isfinite(value) and low <= value <= high
+
+
+def length(*parts: float) -> float:
+    """The length of a vector made of parts of these lengths, rounded up: a sensitivity must not lose its last bit."""
+    return math.nextafter(math.hypot(*parts), math.inf)
 
 
 def fine_grid(bound: float, dimension: int) -> float:

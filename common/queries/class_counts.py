@@ -14,9 +14,6 @@ from silosynth.common.queries.base import Query
 class ClassCounts(Query):
     mechanism: ClassVar[str] = "class_counts"
 
-    def __post_init__(self) -> None:
-        self.event()  # validates the noise multiplier
-
     def layout(self) -> Layout:
         return Layout.of(counts=(self.schema.classes,))
 

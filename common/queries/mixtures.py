@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.layout import Layout
-from silosynth.common.queries.base import Query, fine_grid, in_range, require
+from silosynth.common.queries.base import Query, fine_grid, in_range, length, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,11 +27,11 @@ class Mixtures(Query):
     count_weight: float
 
     def __post_init__(self) -> None:
-        self.event()  # validates noise, rate and number of mixtures
         largest = math.sqrt(self.schema.dimension) * (1 + abs(self.center))
         require(in_range(self.center, -1, 1), f"center {self.center} is not in [-1, 1]")
         require(in_range(self.clip, 1e-6, largest * (1 + 1e-9)), f"clip {self.clip} is not in [1e-6, {largest:.6g}]")
         require(in_range(self.count_weight, 1e-6 * self.clip, 1e3 * self.clip), "count weight is out of range")
+        super().__post_init__()
 
     def layout(self) -> Layout:
         per_class = (self.mixtures, self.schema.classes)
@@ -39,10 +39,15 @@ class Mixtures(Query):
 
     def sensitivity(self) -> float:
         """Of one mixture; the event counts that a record may enter all M of them."""
-        return math.hypot(self.clip, self.count_weight)
+        return length(self.clip, self.count_weight)
 
     def grid(self) -> float:
+        """Fine enough for a typical coordinate (1/256 of it) and for the counting coordinate (1/16 at the least)."""
         return fine_grid(min(self.clip, self.count_weight * 16), self.schema.dimension)
+
+    def count_step(self) -> int:
+        """What one record adds to its count, in grid steps: divide released counts by this times the grid."""
+        return int(self.count_weight / self.grid())
 
     def event(self) -> Event:
         return SampledGaussian(self.noise_multiplier, self.sampling_probability, self.mixtures)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.layout import Layout
-from silosynth.common.queries.base import Query, in_range, require
+from silosynth.common.queries.base import Query, in_range, length, require
 
 FEATURE_GRID = 2.0**-14  # of a record scaled to length 1; products of two features lie on its square
 
@@ -27,12 +27,12 @@ class SufficientStatistics(Query):
     count_weight: float
 
     def __post_init__(self) -> None:
-        self.event()  # validates the noise multiplier
         require(in_range(self.center, -1, 1), f"center {self.center} is not in [-1, 1]")
         require(in_range(self.clip, 1e-6, 1e6), f"clip {self.clip} is not in [1e-6, 1e6]")
         for name, weight in (("class", self.class_weight), ("count", self.count_weight)):
             require(in_range(weight, 2.0**-10, 2.0**10), f"{name} weight {weight} is not in [2^-10, 2^10]")
             require(math.frexp(weight)[0] == 0.5, f"{name} weight {weight} is not a power of two")
+        super().__post_init__()
 
     def layout(self) -> Layout:
         d, classes = self.schema.dimension, self.schema.classes
@@ -40,7 +40,7 @@ class SufficientStatistics(Query):
 
     def sensitivity(self) -> float:
         """|triu(u u^T)| <= |u|^2 <= 1, beside class_weight * |(u, kappa)|."""
-        return math.hypot(1.0, self.class_weight * math.hypot(1.0, self.count_weight))
+        return length(1.0, self.class_weight, self.class_weight * self.count_weight)
 
     def grid(self) -> float:
         return FEATURE_GRID**2

@@ -1,0 +1,18 @@
+"""One file per recipe; to add one is to add a line here."""
+
+from silosynth.common.errors import ConfigError
+from silosynth.server.recipes.base import Recipe
+from silosynth.server.recipes.ldpdc import Ldpdc
+from silosynth.server.recipes.prototypes import Prototypes
+from silosynth.server.recipes.ridge import Ridge
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (Ldpdc(), Prototypes(), Ridge())}
+
+
+def recipe_named(name: str) -> Recipe:
+    if name not in RECIPES:
+        raise ConfigError(f"no recipe is called {name!r}: choose one of {', '.join(sorted(RECIPES))}")
+    return RECIPES[name]
+
+
+__all__ = ["RECIPES", "Recipe", "recipe_named"]

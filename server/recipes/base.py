@@ -63,7 +63,7 @@ Steps = Generator[Query, Summed, Product]
 
 class Recipe(Protocol):
     name: str
-    Parameters: type[Section]
+    parameters: type[Section]
 
     def events(self, task: Task, parameters: Any, noise_multiplier: float) -> list[Event]:
         """What one silo will be charged, for planning."""

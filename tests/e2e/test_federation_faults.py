@@ -78,15 +78,10 @@ def wait_for_end(run: Path) -> None:
     assert kinds(run)[-1] == "finished", journal(run)[-1]
 
 
-def guard_pid(federation: LocalFederation, silo: str) -> int:
-    (pid,) = descendants(MARK, str(federation.guard_folder(silo) / "silo.toml"))
-    return pid
-
-
 def entries(federation: LocalFederation, silo: str) -> int:
     database = sqlite3.connect(f"file:{federation.guard_folder(silo) / 'ledger.db'}?mode=ro", uri=True)
     try:
-        return int(database.execute("SELECT count(*) FROM entry").fetchone()[0])
+        return int(database.execute("SELECT count(*) FROM entries").fetchone()[0])
     finally:
         database.close()
 
@@ -94,7 +89,7 @@ def entries(federation: LocalFederation, silo: str) -> int:
 @contextlib.contextmanager
 def held_at_the_gathering(federation: LocalFederation, silo: str) -> Iterator[None]:
     """While this silo's guard is frozen its courier cannot say hello, and the run waits for it."""
-    pid = guard_pid(federation, silo)
+    pid = federation.guard_pid(silo)
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -136,7 +131,7 @@ def test_a_hostile_client_app_has_neither_records_nor_ledger(federation: LocalFe
     guard, courier = federation.guard_folder("silo-0"), federation.courier_folder("silo-0")
     loot = courier / "loot.json"
     targets = [str(guard / "records.npz"), str(guard / "ledger.db"), str(guard / "receipts.key"), str(guard)]
-    memory = f"/proc/{guard_pid(federation, 'silo-0')}/mem"
+    memory = f"/proc/{federation.guard_pid("silo-0")}/mem"
     (bundle / "silosynth_bundle/client_app.py").write_text(
         f"""
 import json, os

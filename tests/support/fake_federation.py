@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from silosynth.client.attendance import Invitation, attend
-from silosynth.client.config import CourierConfig
+from silosynth.client.config import CourierConfig, ServerSection
 from silosynth.common.errors import SilosynthError
-from silosynth.deploy.provision import Authority, write_identity
+from silosynth.deploy.provision import Authority, fingerprint, write_identity
 from silosynth.server.config import ExchangeSettings
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
@@ -34,15 +35,21 @@ class Identities:
     def exchange_settings(self) -> ExchangeSettings:
         return ExchangeSettings(ca=self.ca, certificate=self.folder / "server.crt", key=self.folder / "server.key")
 
-    def courier(self, silo: str, guard: str, patience: float = 20.0) -> CourierConfig:
-        if not (self.folder / f"{silo}.crt").exists():
+    def certificate(self, silo: str) -> Path:
+        path = self.folder / f"{silo}.crt"
+        if not path.exists():
             write_identity(self.folder, silo, *self.authority.issue(silo, [], server=False))
+        return path
+
+    def courier(self, silo: str, guard: str, patience: float = 20.0) -> CourierConfig:
         return CourierConfig(
             silo=silo,
             guard=guard,
             ca=self.ca,
-            certificate=self.folder / f"{silo}.crt",
+            certificate=self.certificate(silo),
             key=self.folder / f"{silo}.key",
+            node_key=self.folder / f"{silo}.node",
+            server=ServerSection(fleet="127.0.0.1:9", exchange="127.0.0.1:0"),
             patience_seconds=patience,
         )
 
@@ -71,7 +78,9 @@ class Courier:
 @contextlib.contextmanager
 def open_exchange(identities: Identities, silos: list[str]) -> Iterator[Exchange]:
     journal = Journal(identities.folder / "journal.jsonl")
-    exchange = Exchange(RUN, tuple(silos), identities.exchange_settings(), journal)
+    certificates = {silo: x509.load_pem_x509_certificate(identities.certificate(silo).read_bytes()) for silo in silos}
+    invited = {silo: fingerprint(certificate) for silo, certificate in certificates.items()}
+    exchange = Exchange(RUN, invited, identities.exchange_settings(), journal)
     try:
         yield exchange
     finally:

@@ -1,0 +1,117 @@
+"""The guard itself, without its wire: from a query's bytes to a sealed release, or to the reason why not."""
+
+from __future__ import annotations
+
+import threading
+from importlib.metadata import version
+
+from silosynth.client.config import SiloConfig
+from silosynth.client.guard import policy
+from silosynth.client.guard.containment import contained
+from silosynth.client.guard.entropy import Entropy
+from silosynth.client.guard.ledger import Answered, Ledger
+from silosynth.client.guard.mechanism import Mechanisms, Report
+from silosynth.client.guard.noise import add_noise
+from silosynth.common import accounting
+from silosynth.common.datasets.records import Records
+from silosynth.common.errors import QueryError, SilosynthError, SiloUnavailable
+from silosynth.common.events import Event
+from silosynth.common.queries import Query, decode, digest
+from silosynth.common.releases import Integers, pack_payload
+from silosynth.protos.v1 import guard_pb2
+
+
+class Guard:
+    """Answers queries about `records` as the silo's policy and budget allow; safe to call from many threads."""
+
+    def __init__(
+        self, config: SiloConfig, records: Records, ledger: Ledger, mechanisms: Mechanisms, entropy: Entropy
+    ) -> None:
+        policy.check_names(config.policy, mechanisms)
+        self._config = config
+        self._records = records
+        self._ledger = ledger
+        self._mechanisms = mechanisms
+        self._entropy = entropy
+        self._computing = threading.Lock()
+        self._stopping = False
+
+    @contained(SilosynthError)
+    def answer(self, query_bytes: bytes, report: Report) -> Answered:
+        """The sealed release for a query: the stored one if it was asked before, else a new one, charged."""
+        query = decode(query_bytes)
+        if query.schema != self._records.schema:
+            raise QueryError(f"the query is for {query.schema}, this silo's records are {self._records.schema}")
+        stored = self._stored(query_bytes)
+        if stored is None:
+            policy.check_policy(query, self._config.policy, self._config.budget.delta)
+            self._check_budget(query, self._ledger.spent(self._dataset).events)
+            stored = self._computed_once(query, query_bytes, report)
+        return stored
+
+    @contained(SilosynthError)
+    def describe(self) -> guard_pb2.Description:
+        """Public facts only."""
+        return guard_pb2.Description(
+            silo=self._config.silo.name,
+            dataset=self._dataset,
+            version=version("silosynth"),
+            schema=self._records.schema.to_proto(),
+            mechanisms=self._config.policy.mechanisms,
+            public_key=self._ledger.public_key,
+        )
+
+    @contained(SilosynthError)
+    def budget(self) -> guard_pb2.BudgetStatus:
+        budget, spent = self._config.budget, self._ledger.spent(self._dataset)
+        return guard_pb2.BudgetStatus(
+            epsilon_total=budget.epsilon,
+            epsilon_spent=accounting.epsilon(spent.events, budget.delta),
+            delta=budget.delta,
+            releases=spent.releases,
+        )
+
+    def stop(self) -> None:
+        """End a computation at its next report; nothing of it is charged."""
+        self._stopping = True
+
+    @property
+    def _dataset(self) -> str:
+        return self._config.silo.dataset
+
+    def _stored(self, query_bytes: bytes) -> Answered | None:
+        sealed = self._ledger.find(self._dataset, digest(query_bytes))
+        return None if sealed is None else Answered(sealed, replayed=True)
+
+    def _check_budget(self, query: Query, spent: tuple[Event, ...]) -> None:
+        policy.check_budget(query, spent, self._config.budget)
+
+    def _computed_once(self, query: Query, query_bytes: bytes, report: Report) -> Answered:
+        """One computation at a time: memory is bounded by one query, and whoever asks the same meanwhile waits."""
+        with self._computing:
+            stored = self._stored(query_bytes)
+            if stored is not None:
+                return stored
+            values = self._computed(query, report)
+            return self._ledger.commit(
+                self._dataset,
+                query_bytes,
+                query.event(),
+                check_budget=lambda spent: self._check_budget(query, spent),
+                draw_payload=lambda: self._noisy_payload(query, values),
+            )
+
+    def _computed(self, query: Query, report: Report) -> Integers:
+        def report_unless_stopping(fraction: float) -> None:
+            if self._stopping:
+                raise SiloUnavailable("the guard is stopping: ask again when it is back")
+            report(fraction)
+
+        with contained(QueryError, SiloUnavailable):
+            report_unless_stopping(0.0)
+            return self._mechanisms[query.mechanism](query, self._records, self._entropy, report_unless_stopping)
+
+    @contained(QueryError)
+    def _noisy_payload(self, query: Query, values: Integers) -> bytes:
+        plan = query.plan()
+        return pack_payload(digest(query), plan.grid, add_noise(values, plan, self._entropy))

@@ -1,0 +1,61 @@
+"""What the silo allows: pure functions of the query, the policy and the events spent so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from silosynth.client.config import BudgetSection, PolicySection
+from silosynth.common import accounting
+from silosynth.common.errors import BudgetExhausted, ConfigError, PolicyDenied
+from silosynth.common.events import Event
+from silosynth.common.queries import Query
+
+
+def check_names(policy: PolicySection, known: Iterable[str]) -> None:
+    """A misspelt name in the policy must not pass as one more thing denied."""
+    unknown = sorted(set(policy.mechanisms) - set(known))
+    if unknown:
+        raise ConfigError(f"policy.mechanisms: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+
+
+def check_policy(query: Query, policy: PolicySection, delta: float) -> None:
+    """Raise PolicyDenied unless the silo allows such a query, whatever is left of the budget."""
+    if policy.consent == "deny":
+        raise PolicyDenied('this silo answers no queries: its policy.consent is not "auto"')
+    if query.mechanism not in policy.mechanisms:
+        raise PolicyDenied(f"this silo does not allow the mechanism {query.mechanism}: see its policy.mechanisms")
+    size = query.layout().size
+    if size > policy.max_values_per_release:
+        raise PolicyDenied(f"a release of {size} values is larger than this silo's {policy.max_values_per_release}")
+    if policy.max_epsilon_per_query is not None:
+        epsilon = accounting.epsilon([query.event()], delta)
+        if epsilon > policy.max_epsilon_per_query:
+            raise PolicyDenied(
+                f"the query alone costs epsilon = {epsilon:.4g}, above this silo's limit for one query of "
+                f"{policy.max_epsilon_per_query:g}: ask with more noise"
+            )
+
+
+def check_budget(query: Query, spent: Sequence[Event], budget: BudgetSection) -> None:
+    """Raise BudgetExhausted unless all that was spent and this query together stay within the budget."""
+    requested = accounting.epsilon([*spent, query.event()], budget.delta)
+    if requested > budget.epsilon:
+        already = accounting.epsilon(spent, budget.delta)
+        raise BudgetExhausted(
+            f"with this query the silo would have spent epsilon = {requested:.4g} of {budget.epsilon:g} "
+            f"(delta = {budget.delta:g}); {max(0.0, budget.epsilon - already):.4g} remain, for which "
+            f"{_what_fits(query, spent, budget)}; nothing was charged"
+        )
+
+
+def _what_fits(query: Query, spent: Sequence[Event], budget: BudgetSection) -> str:
+    def events_at(noise_multiplier: float) -> list[Event]:
+        return [*spent, replace(query.event(), noise_multiplier=noise_multiplier)]
+
+    try:
+        enough = accounting.calibrate(events_at, budget.epsilon, budget.delta)
+    except BudgetExhausted:
+        return "no noise multiplier would make it fit"
+    rounded_up = enough * 1.0006
+    return f"a noise multiplier of {rounded_up:.4g} instead of {query.noise_multiplier:.4g} would fit"

@@ -1,0 +1,29 @@
+"""Files only the guard's user may read, created whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def create_private_file(path: Path, content: bytes) -> None:
+    """Durably create `path`, readable by its owner alone; FileExistsError if something is there already.
+
+    A crash leaves either no file or the whole file, so a short file is always damage, never an unfinished start.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as scratch:  # created with mode 0600
+        scratch.write(content)
+        scratch.flush()
+        os.fsync(scratch.fileno())
+        os.link(scratch.name, path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,52 @@
+"""Where a backbone can come from: shipped with the product, a file, a seed, or weights others published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from silosynth.common.backbones.backbone import Backbone
+from silosynth.common.backbones.blueprint import Blueprint
+from silosynth.common.backbones.registry import ARCHITECTURES
+from silosynth.common.backbones.storage import load_tensors, read_backbone
+from silosynth.common.config import parse
+from silosynth.common.errors import ConfigError
+
+_WEIGHTS = Path(__file__).parent / "weights"
+SHIPPED = tuple(sorted(file.stem for file in _WEIGHTS.glob("*.safetensors")))
+
+
+def backbone(name: str, channels: int, *, classes: int = 10, seed: int = 0) -> Backbone:
+    """A registered network with random weights: the same seed gives the same ones."""
+    layout = {"architecture": name, "channels": channels, "classes": classes}
+    pixels = {"mean": (0.0,) * channels, "std": (1.0,) * channels}
+    blueprint = parse(Blueprint, layout | pixels, "backbone")
+    return Backbone(blueprint, blueprint.network(seed), {"weights": "random", "seed": seed})
+
+
+def load_backbone(source: str | Path) -> Backbone:
+    """By the name of a shipped or published backbone, or from a file."""
+    if source in SHIPPED:
+        return read_backbone(_WEIGHTS / f"{source}.safetensors")
+    if source in published():
+        return _published(str(source))
+    if Path(source).suffix == ".safetensors":
+        return read_backbone(Path(source))
+    raise ConfigError(
+        f"there is no backbone {str(source)!r}: name a .safetensors file, one of {', '.join(SHIPPED)} (shipped), or one "
+        f"of {', '.join(published())} (published on ImageNet)"
+    )
+
+
+def published() -> tuple[str, ...]:
+    return tuple(name for name, network in ARCHITECTURES.items() if network.public)
+
+
+def _published(name: str) -> Backbone:
+    public = ARCHITECTURES[name].public
+    assert public is not None
+    blueprint = Blueprint(
+        architecture=name, channels=3, classes=public.classes, mean=public.mean, std=public.std, side=public.side
+    )
+    network = blueprint.network()
+    load_tensors(network, {key: tensor for key, tensor in public.load().items() if tensor.is_floating_point()})
+    return Backbone(blueprint, network, {"weights": "trained on ImageNet, as published"})

@@ -1,0 +1,168 @@
+"""The texts of a kit: what the people who run a silo, a server or the authority read and fill in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tomli_w
+
+from silosynth.common.queries import Query
+
+_DATA = """\
+[data]
+# FILL IN where the records are, and say what is publicly known of them. The guard alone reads them.
+# path = "/path/to/records"        # .npz, .csv, IDX or CIFAR files, or a folder of images with a subfolder per class
+# classes = 10                     # declared, never counted: counting labels would be a question to private records
+"""
+_BUDGET = """\
+[budget]
+# FILL IN what all answers about these records together, for ever, may cost. Without it the guard does not start.
+# epsilon = 8.0
+# delta = 1e-5                     # well below 1 / (number of records)
+"""
+_POLICY = """\
+[policy]
+consent = "deny"                   # nothing leaves. To answer what the lines below and the budget allow: "auto"
+# mechanisms = {mechanisms}
+# max_epsilon_per_query = 2.0      # no single answer may cost more than this
+"""
+_SILO_TOML = """\
+# The guard of {silo}: what it reads, what it may answer, what it may spend. Relative paths start at this folder.
+# After every change: silosynth silo doctor
+
+[silo]
+name = "{silo}"
+# dataset = "default"              # whom the records are about. The budget belongs to it, also when records change
+
+{data}
+{budget}
+{policy}
+[guard]
+address = "{address}"
+ledger = "ledger.db"               # back this up: it is the memory of what was spent
+key = "receipts.key"               # signs what is released; made at the first start, never leaves this folder
+"""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the silo's people fill in; what is None is left to them, with an example."""
+
+    data: Mapping[str, Any] | None = None
+    budget: Mapping[str, float] | None = None
+    policy: Mapping[str, Any] | None = None
+
+
+def silo_toml(silo: str, address: str, answers: Answers) -> str:
+    mechanisms = ", ".join(f'"{kind}"' for kind in sorted(Query.kinds))
+    return _SILO_TOML.format(
+        silo=silo,
+        address=address,
+        data=_table("data", answers.data, _DATA),
+        budget=_table("budget", answers.budget, _BUDGET),
+        policy=_table("policy", answers.policy, _POLICY.format(mechanisms=f"[{mechanisms}]")),
+    )
+
+
+def _table(name: str, content: Mapping[str, Any] | None, example: str) -> str:
+    return example if content is None else tomli_w.dumps({name: dict(content)})
+
+
+COURIER_TOML = """\
+# The courier of {silo}: whom it dials and who it is. It never reads records. Relative paths start at this folder.
+silo = "{silo}"
+guard = "{address}"
+ca = "ca.crt"                      # who may be the server
+certificate = "silo.crt"           # who we are to the server
+key = "silo.key"
+node_key = "node.key"              # who we are to Flower
+
+[server]
+fleet = "{fleet}"  # Flower: invitations to runs
+exchange = "{exchange}"  # queries and releases, during runs only
+"""
+
+SERVER_TOML = """\
+# The server of a silosynth federation. Relative paths start at this folder.
+
+[flower]
+fleet = "{listen}:{fleet_port}"  # the silos' SuperNodes dial this
+control = "127.0.0.1:{control_port}"  # whoever reaches this can submit runs: keep it on loopback
+
+[exchange]
+host = "{listen}"
+port = {exchange_port}  # one run at a time holds it; 0 takes a free port for each run
+public_host = "{public_host}"  # what silos dial
+ca = "ca.crt"
+certificate = "server.crt"
+key = "server.key"
+
+# The silos that may take part, kept by `silosynth provision`. Who is not listed is refused by Flower and exchange.
+"""
+
+AUTHORITY_README = """\
+# The federation's certificate authority
+
+`ca.key` makes identities: whoever has it can pose as the server or as any silo. Nothing needs it while the federation
+runs. Move this folder to an offline medium; bring it back only for `silosynth provision --add-silo`.
+
+- **A silo leaves, or its key is lost:** `silosynth provision FOLDER --remove-silo NAME`. The server's list is the
+  allow-list: Flower and the exchange refuse who is not on it, whatever certificate he shows. Needs no `ca.key`.
+- **A certificate runs out** (after 825 days; `silosynth silo doctor` warns a month ahead): remove the silo, move its
+  old kit folder away, add it again, and send the site the new `courier/` folder. The site keeps its `guard/` folder.
+- **`ca.key` is lost to a stranger:** provision a new federation.
+"""
+
+KIT_README = """\
+# silosynth kit of {silo}
+
+This folder makes your site the silo **{silo}** of a federation. Your records stay with you. The server asks questions;
+your guard answers with noisy statistics, as far as your policy and your privacy budget allow, and writes every answer
+into its ledger before it lets it out.
+
+## What is in the kit
+
+| folder | whose | what |
+|---|---|---|
+| `guard/` | yours alone | `silo.toml` (data, budget, policy), later the ledger and the key that signs your releases |
+| `courier/` | the part that talks to the server | `courier.toml`, certificates, keys; no records, no budget |
+
+`courier/silo.key` and `courier/node.key` prove who you are. Whoever sent you this kit made them: once you have it,
+the copy over there should be deleted. Nobody but you ever has `guard/receipts.key`.
+
+## What runs
+
+Two processes, both started by `silosynth silo run`:
+
+1. the **guard** reads the records, keeps the ledger, adds the noise. It listens on a Unix socket only.
+2. the **courier** (Flower's SuperNode) carries questions in and sealed answers out. The server ships its code, so it is
+   kept out of `guard/` and of your records by the kernel (Landlock). Where the kernel has no Landlock, run the two as
+   two users of one group instead: `silosynth silo guard` and `silosynth silo courier`.
+
+## What your firewall must allow
+
+Outbound TCP only; nobody dials you:
+
+| to | for | when |
+|---|---|---|
+| `{fleet}` | invitations (Flower, TLS with node key) | always |
+| `{exchange}` | questions and answers (gRPC, mutual TLS) | during runs |
+
+## First start
+
+1. Install silosynth (Python 3.11 or newer).
+2. Fill in `guard/silo.toml`: where the records are, the budget, the policy. As delivered it denies everything.
+3. `silosynth silo doctor --kit .` until it finds no problem.
+4. `silosynth silo run --kit .`
+
+## Back up the ledger
+
+`guard/ledger.db` is the memory of what was spent, `guard/receipts.key` the key that signed it. Back both up after every
+run (`sqlite3 guard/ledger.db ".backup ledger-backup.db"` is safe while the guard runs).
+
+**Never restore an old copy to win budget back.** What has left the building has left it. The server remembers the
+newest ledger entry it has seen of you, and a guard whose ledger is older refuses to serve (exit code 13). If the newest
+copy is lost, the budget of this dataset has to be taken as spent.
+"""

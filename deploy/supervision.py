@@ -1,0 +1,118 @@
+"""Keeping the processes of a server or a silo in the foreground: watched, and ended together."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from rich.console import Console
+
+from silosynth.client.config import load_courier, load_silo
+from silosynth.common.errors import ConfigError, RunFailed, SilosynthError
+from silosynth.deploy import site
+from silosynth.deploy.addresses import listening
+from silosynth.deploy.kits import Kit
+from silosynth.deploy.processes import Processes
+from silosynth.deploy.server_folder import ServerFolder
+
+_WATCH_SECONDS = 0.5
+_MAX_RESTARTS, _RESTART_WINDOW_SECONDS = 5, 600.0
+
+
+def serve_federation(server: ServerFolder, console: Console, ready: Callable[[], None]) -> None:
+    """Serve until interrupted."""
+    with Processes(server.folder / "logs") as processes:
+        server.start(processes)
+        ready()
+        admission, restarts = _Admission(server, console), _Restarts(console)
+        while True:
+            admission.keep_current(processes)
+            if "superlink" not in processes.alive():
+                restarts.note(processes, "superlink")
+                server.start_superlink(processes)
+            processes.check()
+            time.sleep(_WATCH_SECONDS)
+
+
+class _Admission:
+    """Whenever server.toml changes, Flower's register of nodes is brought in line with it."""
+
+    def __init__(self, server: ServerFolder, console: Console) -> None:
+        self._server, self._console = server, console
+        self._seen = self._version()
+
+    def keep_current(self, processes: Processes) -> None:
+        version = self._version()
+        if version == self._seen:
+            return
+        self._seen = version
+        try:
+            self._server.admit(processes.environment())
+        except SilosynthError as error:
+            self._console.print(
+                f"server.toml changed, but the silos admitted did not: {error}", style="red", markup=False
+            )
+        else:
+            self._console.print(f"Silos are now: {', '.join(silo.name for silo in self._server.config().silos)}")
+
+    def _version(self) -> int:
+        return (self._server.folder / "server.toml").stat().st_mtime_ns
+
+
+class _Restarts:
+    """A process that keeps dying needs a person, not another start."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._times: deque[float] = deque(maxlen=_MAX_RESTARTS)
+
+    def note(self, processes: Processes, name: str) -> None:
+        child, now = processes.children[name], time.monotonic()
+        if len(self._times) == _MAX_RESTARTS and now - self._times[0] < _RESTART_WINDOW_SECONDS:
+            raise RunFailed(f"{name} has died {_MAX_RESTARTS} times in a short while; its log ends:\n{child.tail()}")
+        self._times.append(now)
+        code = child.process.returncode
+        self._console.print(f"{name} ended with code {code}: starting it again; its log is {child.log}", style="yellow")
+        processes.stop(name)
+
+
+def serve_silo(kit: Kit, console: Console) -> int:
+    """Run guard and courier until interrupted or until one ends, which ends the other too; returns the exit code."""
+    site.require_landlock()
+    private, address = site.private_folders(kit), load_silo(kit.silo_toml).guard.address
+    if listening(address):
+        raise ConfigError(f"a guard is serving at {address} already: stop it first")
+    with Processes(kit.folder / "logs") as processes:
+        try:
+            site.start_guard(processes, kit)
+            console.print(f"Guard: starting, logs in {kit.folder / 'logs'}", soft_wrap=True)
+            site.wait_for_guard(processes, kit)
+            site.start_courier(processes, kit, private)
+            console.print(f"Guard: ready. Courier: dialling {load_courier(kit.courier_toml).server.fleet}")
+            _watch(processes)
+        except RunFailed as error:
+            console.print(f"Both are ended: {error}", markup=False, highlight=False, soft_wrap=True)
+            guard_code = processes.children["guard"].process.poll()
+            return guard_code if guard_code and guard_code > 0 else error.exit_code
+
+
+def serve_courier(kit: Kit, console: Console) -> None:
+    """Run the courier alone until interrupted. As a user who can open silo.toml it needs the sandbox all the same."""
+    private: list[Path] = []
+    if os.access(kit.silo_toml, os.R_OK):
+        site.require_landlock()
+        private = site.private_folders(kit)
+    with Processes(kit.courier / "logs") as processes:
+        site.start_courier(processes, kit, private)
+        console.print(f"Courier: dialling {load_courier(kit.courier_toml).server.fleet}")
+        _watch(processes)
+
+
+def _watch(processes: Processes) -> NoReturn:
+    while True:
+        processes.check()
+        time.sleep(_WATCH_SECONDS)

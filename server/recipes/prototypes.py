@@ -1,0 +1,54 @@
+"""Prototypes: one noisy mean per class. A floor that every other recipe must beat.
+
+One query: the sums and sizes of the classes. The synthetic set is one record per class, and an unknown record belongs to
+the class whose mean is nearest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from silosynth.common.accounting import calibrate
+from silosynth.common.config import Section
+from silosynth.common.events import Event, SampledGaussian
+from silosynth.common.queries import Mixtures
+from silosynth.server.recipes.base import Product, Steps, Task
+from silosynth.server.recipes.classifiers import nearest_mean
+from silosynth.server.recipes.clipping import Clipping
+from silosynth.server.synthesis.contrast import as_records
+from silosynth.server.synthesis.denoise import denoised_counts, denoised_means
+
+
+class Parameters(Clipping):
+    count_weight: float = Field(0.3, gt=0, le=10, description="kappa: the counting coordinate's share of the bound")
+
+
+class Prototypes:
+    name = "prototypes"
+    parameters: type[Section] = Parameters
+
+    def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
+        return [SampledGaussian(noise_multiplier)]
+
+    def steps(self, task: Task, parameters: Parameters) -> Steps:
+        schema = task.schema
+        center, radius = parameters.bounds(schema)
+        query = Mixtures(
+            schema=schema,
+            noise_multiplier=calibrate(lambda z: self.events(task, parameters, z), task.epsilon, task.delta),
+            mixtures=1,  # of everything: with every record drawn, a mixture is a class sum
+            sampling_probability=1.0,
+            center=center,
+            clip=radius,
+            count_weight=parameters.count_weight * radius,
+        )
+        summed = yield query
+        noise, one_record = summed.noise_variance, query.count_step() * query.grid()
+        sizes = denoised_counts(summed.blocks["counts"][0] / one_record, noise / one_record**2)
+        means = denoised_means(summed.blocks["sums"][0], sizes, noise, schema)
+        return Product(
+            as_records(means, center, schema),
+            np.arange(schema.classes),
+            classifier=nearest_mean(means, center, radius),
+        )

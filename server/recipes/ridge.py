@@ -1,0 +1,98 @@
+"""Ridge regression from noisy sufficient statistics. The other floor: a linear model, and the Gaussians behind it.
+
+One query: second moments of all records, sums and sizes of the classes. With u a centred record scaled and clipped to
+length 1, W and b minimize sum |onehot(y) - W u - b|^2 + lambda |W|^2, where lambda comes from the moments' known noise
+alone. The synthetic set is drawn around the class means with the variances the moments show within classes.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from pydantic import Field
+
+from silosynth.common.accounting import calibrate
+from silosynth.common.config import Section
+from silosynth.common.events import Event, SampledGaussian
+from silosynth.common.queries import SufficientStatistics
+from silosynth.common.schema import Schema
+from silosynth.server.recipes.base import Array, Product, Steps, Task
+from silosynth.server.recipes.classifiers import linear
+from silosynth.server.recipes.clipping import Clipping
+from silosynth.server.synthesis.contrast import as_records
+from silosynth.server.synthesis.denoise import denoised_counts, denoised_means
+from silosynth.server.synthesis.variation import measured_variances, vary
+
+
+class Parameters(Clipping):
+    records_per_class: int = Field(50, ge=1, le=10_000)
+    class_weight: float = Field(2.0, gt=0, description="of the class sums beside the moments; a power of two")
+    count_weight: float = Field(0.25, gt=0, description="kappa, of the counts beside the sums; a power of two")
+
+
+class Ridge:
+    name = "ridge"
+    parameters: type[Section] = Parameters
+
+    def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
+        return [SampledGaussian(noise_multiplier)]
+
+    def steps(self, task: Task, parameters: Parameters) -> Steps:
+        schema = task.schema
+        center, radius = parameters.bounds(schema)
+        query = SufficientStatistics(
+            schema=schema,
+            noise_multiplier=calibrate(lambda z: self.events(task, parameters, z), task.epsilon, task.delta),
+            center=center,
+            clip=radius,
+            class_weight=parameters.class_weight,
+            count_weight=parameters.count_weight,
+        )
+        summed = yield query
+        noise, one_record = summed.noise_variance, query.class_weight * query.count_weight
+        moments = _symmetric(summed.blocks["moments"], schema.dimension)
+        sums = summed.blocks["sums"] / query.class_weight
+        sizes = denoised_counts(summed.blocks["counts"] / one_record, noise / one_record**2)
+        weights, bias = _regression(moments, sums, sizes, math.sqrt(noise))
+        means = denoised_means(sums, sizes, noise / query.class_weight**2, schema)
+        records = _drawn(moments, means, sizes, schema, parameters.records_per_class, task.seed)
+        return Product(
+            as_records(records * radius, center, schema),
+            np.repeat(np.arange(schema.classes), parameters.records_per_class),
+            models={"ridge": _as_model(weights / radius, bias, center, radius)},
+            classifier=linear(weights / radius, bias, center, radius),
+        )
+
+
+def _symmetric(triangle: Array, dimension: int) -> Array:
+    matrix = np.zeros((dimension, dimension))
+    matrix[np.triu_indices(dimension)] = triangle
+    return matrix + np.triu(matrix, 1).T
+
+
+def _regression(moments: Array, sums: Array, sizes: Array, noise_std: float) -> tuple[Array, Array]:
+    """W (C, d) and b (C).
+
+    Noise of this size gives a symmetric matrix eigenvalues up to 2 * noise_std * sqrt(d). Negative ones are cut at 0,
+    and half that bound is the penalty: directions that might be noise alone count for little.
+    """
+    total, dimension = sizes.sum(), len(moments)
+    mean = sums.sum(axis=0) / total
+    values, vectors = np.linalg.eigh(moments - total * np.outer(mean, mean))
+    penalty = noise_std * math.sqrt(dimension) + 1e-6 * total
+    targets = sums - sizes[:, None] * mean
+    weights = (targets @ vectors / (np.maximum(values, 0) + penalty)) @ vectors.T
+    return weights, sizes / total - weights @ mean
+
+
+def _drawn(moments: Array, means: Array, sizes: Array, schema: Schema, per_class: int, seed: int) -> Array:
+    """Records (C * per_class, d), class by class, from one Gaussian per class with a common covariance."""
+    shares = sizes / sizes.sum()
+    within = moments / sizes.sum() - (means.T * shares) @ means
+    return vary(np.repeat(means, per_class, axis=0), measured_variances(within, schema), schema, seed)
+
+
+def _as_model(weights: Array, bias: Array, center: float, radius: float) -> dict[str, Array]:
+    """scores = weights @ clipped(x - center) + bias, where clipped() cuts vectors to the length `clip`."""
+    return {"weights": weights, "bias": bias, "center": np.array([center]), "clip": np.array([radius])}

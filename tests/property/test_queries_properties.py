@@ -1,0 +1,208 @@
+"""Queries have one canonical form, and nothing else passes for a query."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from silosynth.common.errors import QueryError
+from silosynth.common.layout import Layout
+from silosynth.common.queries import ClassCounts, Mixtures, Query, SufficientStatistics, decode, digest, encode
+from silosynth.common.queries.base import MAX_QUERY_BYTES, MAX_VALUES
+from silosynth.common.schema import Schema
+from silosynth.protos.v1 import query_pb2
+
+SIDES = st.integers(1, 12)
+SCHEMAS = st.builds(Schema, st.tuples(SIDES) | st.tuples(SIDES, SIDES, st.integers(1, 3)), st.integers(1, 100))
+COMMON = {"schema": SCHEMAS, "noise_multiplier": st.just(0.0) | st.floats(1e-3, 100)}
+WEIGHTS = st.integers(-5, 5).map(lambda exponent: 2.0**exponent)
+CENTERS = st.floats(-1, 1)
+
+QUERIES: dict[str, st.SearchStrategy[Query]] = {
+    "class_counts": st.builds(ClassCounts, **COMMON),
+    "mixtures": st.builds(
+        Mixtures,
+        **COMMON,
+        mixtures=st.integers(1, 1000),
+        sampling_probability=st.floats(0, 1, exclude_min=True),
+        center=CENTERS,
+        clip=st.floats(1e-3, 1),
+        count_weight=st.floats(1e-3, 1),
+    ),
+    "sufficient_statistics": st.builds(
+        SufficientStatistics,
+        **COMMON,
+        center=CENTERS,
+        clip=st.floats(1e-6, 1e6),
+        class_weight=WEIGHTS,
+        count_weight=WEIGHTS,
+    ),
+}
+ANY_QUERY = st.one_of(*QUERIES.values())
+EXAMPLE = Mixtures(
+    schema=Schema((8, 8, 1), 10),
+    noise_multiplier=1.5,
+    mixtures=50,
+    sampling_probability=0.25,
+    center=0.0,
+    clip=4.0,
+    count_weight=0.5,
+)
+STATISTICS = SufficientStatistics(
+    schema=Schema((3,), 2), noise_multiplier=1.5, center=0.0, clip=1.0, class_weight=1.0, count_weight=0.5
+)
+
+many = settings(max_examples=300, deadline=None)
+
+
+def test_every_mechanism_of_the_wire_contract_is_a_query_with_the_same_parameters() -> None:
+    wire = {field.name: field.message_type for field in query_pb2.Query.DESCRIPTOR.oneofs_by_name["mechanism"].fields}
+    assert wire.keys() == Query.kinds.keys() == QUERIES.keys()
+    for name, message in wire.items():
+        assert Query.kinds[name].parameters() == [field.name for field in message.fields]
+
+
+@many
+@given(ANY_QUERY)
+def test_queries_survive_the_wire(query: Query) -> None:
+    assert decode(encode(query)) == query
+    assert digest(decode(encode(query))) == digest(query) == digest(encode(query))
+
+
+@many
+@given(ANY_QUERY, ANY_QUERY)
+def test_different_questions_have_different_digests(one: Query, other: Query) -> None:
+    assert (digest(one) == digest(other)) == (encode(one) == encode(other))
+
+
+def test_digests_never_change() -> None:
+    """Ledgers hold them: a query asked again after an upgrade must find its stored answer."""
+    assert digest(EXAMPLE).hex() == "652c7f1f56b1c0f190290e60207bb8f4292157bad81b8883aa38c0fa3ddfa731"
+
+
+@many
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(QueryError):
+        decode(data)
+
+
+@many
+@given(ANY_QUERY, st.data())
+def test_truncated_queries_are_refused(query: Query, data: st.DataObject) -> None:
+    whole = encode(query)
+    with pytest.raises(QueryError):
+        decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
+
+
+@many
+@given(ANY_QUERY, st.data())
+def test_a_changed_byte_makes_another_query_or_none(query: Query, data: st.DataObject) -> None:
+    changed = bytearray(encode(query))
+    position = data.draw(st.integers(0, len(changed) - 1))
+    changed[position] ^= data.draw(st.integers(1, 255))
+    with suppress(QueryError):
+        assert encode(decode(bytes(changed))) == bytes(changed) != encode(query)
+
+
+@many
+@given(ANY_QUERY, st.integers(20, 1000), st.integers(0, 2**63))
+def test_unknown_fields_are_refused(query: Query, number: int, value: int) -> None:
+    extra = query_pb2.Query()
+    extra.MergeFromString(_varint(number << 3) + _varint(value))
+    with pytest.raises(QueryError, match="canonical"):
+        decode(encode(query) + extra.SerializeToString())
+
+
+def _varint(value: int) -> bytes:
+    low, rest = value & 0x7F, value >> 7
+    return bytes([low | 0x80]) + _varint(rest) if rest else bytes([low])
+
+
+@many
+@given(ANY_QUERY)
+def test_reordered_and_repeated_fields_are_refused(query: Query) -> None:
+    whole = encode(query)
+    schema = query_pb2.Query(schema=query.schema.to_proto()).SerializeToString()
+    assert whole.startswith(schema)
+    for odd in (whole[len(schema) :] + schema, whole + schema, schema + whole):
+        with pytest.raises(QueryError):
+            decode(odd)
+
+
+@pytest.mark.parametrize("query", [EXAMPLE, STATISTICS], ids=lambda query: query.mechanism)
+def test_numbers_that_are_none_are_refused(query: Query) -> None:
+    for field in fields(query):
+        if isinstance(getattr(query, field.name), float):
+            for bad in (math.nan, math.inf, -math.inf, -1e30):
+                with pytest.raises(QueryError):
+                    replace(query, **{field.name: bad})
+                with pytest.raises(QueryError):
+                    decode(_with(query, field.name, bad))
+
+
+def _with(query: Query, name: str, value: float) -> bytes:
+    """A well-formed message with a value that no query would have."""
+    message = query_pb2.Query.FromString(encode(query))
+    setattr(message if name == "noise_multiplier" else getattr(message, query.mechanism), name, value)
+    return message.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize(
+    ("query", "change"),
+    [
+        (EXAMPLE, {"mixtures": 0}),
+        (EXAMPLE, {"mixtures": MAX_VALUES}),
+        (EXAMPLE, {"mixtures": 1 << 40}),
+        (EXAMPLE, {"sampling_probability": 0.0}),
+        (EXAMPLE, {"sampling_probability": 1.5}),
+        (EXAMPLE, {"clip": 0.0}),
+        (EXAMPLE, {"clip": 8.1}),
+        (EXAMPLE, {"count_weight": 0.0}),
+        (EXAMPLE, {"center": 1.1}),
+        (EXAMPLE, {"noise_multiplier": 1e300}),
+        (STATISTICS, {"class_weight": 0.3}),
+        (STATISTICS, {"count_weight": 2.0**11}),
+        (STATISTICS, {"clip": 1e7}),
+        (STATISTICS, {"noise_multiplier": 1e12}),
+        (STATISTICS, {"schema": Schema((20_000,), 2)}),
+        (ClassCounts(schema=Schema((3,), 2), noise_multiplier=1.0), {"noise_multiplier": -1.0}),
+    ],
+    ids=str,
+)
+def test_queries_that_make_no_sense_are_refused(query: Query, change: dict[str, object]) -> None:
+    with pytest.raises(QueryError):
+        replace(query, **change)
+
+
+def test_long_messages_are_refused_unread() -> None:
+    with pytest.raises(QueryError, match="larger than the limit"):
+        decode(bytes(MAX_QUERY_BYTES + 1))
+
+
+@many
+@given(ANY_QUERY)
+def test_plans_hold_together(query: Query) -> None:
+    plan = query.plan()
+    assert plan.noise_std == query.noise_multiplier * plan.sensitivity
+    assert plan.event.noise_multiplier == query.noise_multiplier
+    assert math.frexp(plan.grid)[0] == 0.5
+    assert plan.grid * 16 <= plan.sensitivity
+
+
+@many
+@given(st.lists(st.lists(st.integers(0, 4), max_size=3).map(tuple), min_size=1, max_size=4), st.integers(0, 2**32))
+def test_layouts_split_what_they_join(shapes: list[tuple[int, ...]], seed: int) -> None:
+    layout = Layout(tuple((f"block{index}", shape) for index, shape in enumerate(shapes)))
+    flat = np.random.default_rng(seed).normal(size=layout.size)
+    parts = layout.split(flat)
+    assert [(name, part.shape) for name, part in parts.items()] == list(layout.blocks)
+    assert np.array_equal(layout.join(parts), flat)
+    with pytest.raises(ValueError, match="expected a vector"):
+        layout.split(np.zeros(layout.size + 1))

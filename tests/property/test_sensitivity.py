@@ -1,0 +1,173 @@
+"""No record, however hostile, moves what a mechanism computes by more than the sensitivity its query states.
+
+The comparison is exact: squared integers against the square of sensitivity / grid as a fraction.
+A new mechanism is tested by adding its subject to SUBJECTS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from support.entropies import SeededEntropy
+
+from silosynth.client.guard.mechanism import Mechanism
+from silosynth.client.mechanisms import MECHANISMS
+from silosynth.common.datasets.records import Records
+from silosynth.common.queries import ClassCounts, Mixtures, Query, SufficientStatistics
+from silosynth.common.schema import Schema
+
+Vector = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """How to make queries for a mechanism, and which parts of its answer its sensitivity bounds one by one."""
+
+    queries: Callable[[Schema], st.SearchStrategy[Any]]
+    parts: Callable[[Any, Integers], list[Integers]] = lambda _, change: [change]
+
+
+def mixture_queries(schema: Schema) -> st.SearchStrategy[Mixtures]:
+    largest = schema.dimension**0.5
+    clips = st.floats(1e-6, largest) | st.sampled_from([largest, largest / 2, 2.0**-19, 1e-6])
+    return clips.flatmap(
+        lambda clip: st.builds(
+            Mixtures,
+            schema=st.just(schema),
+            noise_multiplier=st.just(1.0),
+            mixtures=st.integers(1, 4),
+            sampling_probability=st.sampled_from([1.0, 0.5, 0.9]),
+            center=st.floats(-1, 1) | st.sampled_from([-1.0, 0.0, 1.0]),
+            clip=st.just(clip),
+            count_weight=st.floats(1e-6, 1e3).map(lambda share: share * clip) | st.just(clip),
+        )
+    )
+
+
+def one_part_per_mixture(query: Mixtures, change: Integers) -> list[Integers]:
+    blocks = query.layout().split(change)
+    return [np.append(sums, counts) for sums, counts in zip(blocks["sums"], blocks["counts"], strict=True)]
+
+
+def statistics_queries(schema: Schema) -> st.SearchStrategy[SufficientStatistics]:
+    weights = st.integers(-10, 10).map(lambda exponent: 2.0**exponent)
+    return st.builds(
+        SufficientStatistics,
+        schema=st.just(schema),
+        noise_multiplier=st.just(1.0),
+        center=st.floats(-1, 1) | st.sampled_from([-1.0, 0.0, 1.0]),
+        clip=st.floats(1e-6, 1e6) | st.sampled_from([1.0, schema.dimension**0.5]),
+        class_weight=weights,
+        count_weight=weights,
+    )
+
+
+SUBJECTS = {
+    "class_counts": Subject(lambda schema: st.just(ClassCounts(schema=schema, noise_multiplier=1.0))),
+    "mixtures": Subject(mixture_queries, one_part_per_mixture),
+    "sufficient_statistics": Subject(statistics_queries),
+}
+
+
+def vectors(dimension: int, query: Query) -> st.SearchStrategy[Vector]:
+    """Records that try to be too long: far out, in a corner, along an axis, almost nothing, just at the clip."""
+    center, clip = getattr(query, "center", 0.0), getattr(query, "clip", 1.0)
+    anything = arrays(np.float32, dimension, elements=st.floats(width=32, allow_nan=False, allow_infinity=False))
+    inside = arrays(np.float32, dimension, elements=st.floats(-1, 1, width=32))
+    axes = st.tuples(st.integers(0, dimension - 1), st.sampled_from([-1.0, 1.0, 1e-40])).map(
+        lambda axis: np.where(np.arange(dimension) == axis[0], axis[1], 0).astype(np.float32)
+    )
+    constants = st.sampled_from([-1.0, 1.0, 0.0, -1e-40, 3e38, 0.1]).map(
+        lambda value: np.full(dimension, value, dtype=np.float32)
+    )
+    directions = (inside | axes | constants).filter(lambda vector: np.linalg.norm(vector.astype(np.float64)) > 0)
+    at_the_clip = directions.map(
+        lambda vector: np.float32(center + clip * (vector / np.linalg.norm(vector.astype(np.float64))))
+    )
+    return anything | inside | axes | constants | at_the_clip
+
+
+@st.composite
+def neighbours(draw: st.DrawFn, subject: Subject) -> tuple[Query, Records, Records]:
+    """A query, and two datasets of which the second holds one record more."""
+    schema = Schema((draw(st.integers(1, 9)),), draw(st.integers(1, 3)))
+    query = draw(subject.queries(schema))
+    hostile = draw(vectors(schema.dimension, query))
+    others = draw(st.lists(vectors(schema.dimension, query) | st.just(hostile), max_size=3))
+    features = np.array([*others, hostile], dtype=np.float32)
+    labels = np.array(draw(st.lists(st.integers(0, schema.classes - 1), min_size=4, max_size=4)))[: len(features)]
+    larger = Records(features, labels, schema)
+    return query, larger.take(np.arange(len(others))), larger
+
+
+def check_sensitivity(mechanism: Mechanism, subject: Subject, pair: tuple[Query, Records, Records]) -> None:
+    """Both datasets see the same coins for the records they share."""
+    query, smaller, larger = pair
+    without, with_it = (mechanism(query, records, SeededEntropy(), lambda _: None) for records in (smaller, larger))
+    plan = query.plan()
+    assert with_it.dtype == np.int64
+    assert with_it.shape == (plan.layout.size,)
+    allowed = (Fraction(plan.sensitivity) / Fraction(plan.grid)) ** 2
+    for part in subject.parts(query, with_it - without):
+        assert sum(step * step for step in part.tolist()) <= allowed
+
+
+def test_every_mechanism_is_a_subject() -> None:
+    assert SUBJECTS.keys() == MECHANISMS.keys()
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_one_record_moves_the_answer_no_further_than_stated(name: str, data: st.DataObject) -> None:
+    check_sensitivity(MECHANISMS[name], SUBJECTS[name], data.draw(neighbours(SUBJECTS[name])))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MECHANISMS)
+@settings(max_examples=3000, deadline=None)
+@given(data=st.data())
+def test_one_record_of_thousands_moves_the_answer_no_further_than_stated(name: str, data: st.DataObject) -> None:
+    check_sensitivity(MECHANISMS[name], SUBJECTS[name], data.draw(neighbours(SUBJECTS[name])))
+
+
+def assert_caught(name: str, mutant: Mechanism) -> None:
+    @settings(max_examples=1000, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+    @given(pair=neighbours(SUBJECTS[name]))
+    def check(pair: tuple[Query, Records, Records]) -> None:
+        check_sensitivity(mutant, SUBJECTS[name], pair)
+
+    with pytest.raises(AssertionError):
+        check()
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_mechanism_that_counts_records_twice_is_caught(name: str) -> None:
+    assert_caught(name, lambda *arguments: 2 * MECHANISMS[name](*arguments))
+
+
+def nearest(features: Vector, center: float, clip: float, grid: float) -> Integers:
+    centered = features.astype(np.float64) - center
+    norms = np.linalg.norm(centered, axis=1, keepdims=True)
+    return np.rint(centered * (clip / np.maximum(norms, clip)) / grid).astype(np.int64)
+
+
+def unclipped(features: Vector, center: float, clip: float, grid: float) -> Integers:
+    return np.trunc((features.astype(np.float64) - center) / grid).astype(np.int64)
+
+
+@pytest.mark.parametrize("mutant", [nearest, unclipped])
+@pytest.mark.parametrize("name", ["mixtures", "sufficient_statistics"])
+def test_mutants_of_clipping_are_caught(name: str, mutant: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MECHANISMS[name].__globals__, "clipped", mutant)
+    assert_caught(name, MECHANISMS[name])
