@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -51,6 +52,7 @@ def run_demo(options: DemoOptions, console: Console) -> dict[str, Any]:
             with console.status(f"Starting Flower, {options.silos} guards and {options.silos} couriers, TLS on"):
                 federation.start()
                 save_npz(test, folder / "public-test.npz")
+                torch.set_num_threads(1)  # the silos need the cores too, and so small a model gains nothing
                 best = ceiling(train, test, EvaluationSettings())
             run = federation.submit(_run_config(options, federation, train, best))
             view = _follow(run, federation.silos, processes, console)

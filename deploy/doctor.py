@@ -41,12 +41,20 @@ def examine(kit: Kit) -> Iterator[Finding]:
     if isinstance(courier, CourierConfig) and isinstance(silo, SiloConfig):
         yield from _disagreements(courier, silo)
     if isinstance(silo, SiloConfig):
-        yield from examine_guard(kit, silo)
+        yield from _as_far_as_allowed(examine_guard(kit, silo))
     if isinstance(courier, CourierConfig):
-        identity = list(examine_identity(courier))
+        identity = list(_as_far_as_allowed(examine_identity(courier)))
         yield from identity
-        if not any(finding.state is State.PROBLEM for finding in identity):
+        if healthy(identity):
             yield from examine_network(courier)
+
+
+def _as_far_as_allowed(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """A folder that this user may not enter ends an examination, not the doctor."""
+    try:
+        yield from findings
+    except PermissionError as error:
+        yield problem("files", str(error), "run the doctor as the user who runs the guard and the courier")
 
 
 def healthy(findings: list[Finding]) -> bool:

@@ -9,6 +9,7 @@ FEDERATION/
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,16 @@ class Place:
     fleet_port: int = 9092
     exchange_port: int = 9093
     control_port: int = 9094
+
+    @classmethod
+    def of(cls, servers: Sequence[str], exchange_port: int, control_port: int) -> Place:
+        """From HOST or HOST:PORT each; the port is Flower's, so there can be but one."""
+        named = [split(server, default_port=0) for server in servers]
+        ports = sorted({port for _, port in named if port})
+        if len(ports) > 1:
+            raise ConfigError(f"Flower listens on one port, not on {', '.join(map(str, ports))}")
+        hosts = tuple(host for host, _ in named)
+        return cls(hosts, ports[0] if ports else cls.fleet_port, exchange_port, control_port)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,10 @@ import typer
 from rich.console import Console
 
 from silosynth.common.errors import ConfigError
-from silosynth.deploy.addresses import split
 from silosynth.deploy.formats import Format, FormatOption
 from silosynth.deploy.kits import FederationFolder, Place
 
 console = Console(stderr=True)
-_PLACE = Place(())
 
 
 def provision(
@@ -32,8 +30,12 @@ def provision(
     ] = None,
     add_silo: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Add a silo to the federation.")] = None,
     remove_silo: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Revoke a silo's admission.")] = None,
-    exchange_port: Annotated[int, typer.Option(min=0, max=65535, help="Port for queries and releases.")] = 9093,
-    control_port: Annotated[int, typer.Option(min=1, max=65535, help="Flower's control port, on loopback.")] = 9094,
+    exchange_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port for queries and releases.")
+    ] = Place.exchange_port,
+    control_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Flower's control port, on loopback.")
+    ] = Place.control_port,
     output: FormatOption = Format.text,
 ) -> None:
     """Create a federation: a certificate authority, the server's folder, and one kit per silo.
@@ -54,7 +56,7 @@ def provision(
     if server:
         if add_silo or remove_silo:
             raise ConfigError("--server creates a new federation: name its silos with --silo")
-        federation = FederationFolder.create(folder, _place(server, exchange_port, control_port))
+        federation = FederationFolder.create(folder, Place.of(server, exchange_port, control_port))
         added = silo or []
     else:
         if silo:
@@ -67,15 +69,6 @@ def provision(
     for name in added:
         federation.add_silo(name)
     _report(federation, added, output)
-
-
-def _place(servers: list[str], exchange_port: int, control_port: int) -> Place:
-    named = [split(server, default_port=0) for server in servers]
-    ports = {port for _, port in named if port}
-    if len(ports) > 1:
-        raise ConfigError(f"Flower listens on one port, not on {', '.join(map(str, sorted(ports)))}")
-    hosts = tuple(host for host, _ in named)
-    return Place(hosts, ports.pop() if ports else _PLACE.fleet_port, exchange_port, control_port)
 
 
 def _report(federation: FederationFolder, added: list[str], output: Format) -> None:

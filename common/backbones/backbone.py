@@ -23,7 +23,7 @@ Recipe = Mapping[str, JsonValue]
 
 
 class Backbone:
-    """Frozen: BatchNorm uses its stored statistics, and parameters ask for no gradient. To fine-tune, copy `network`."""
+    """Frozen: BatchNorm uses its stored statistics, parameters ask for no gradient. To fine-tune, copy `network`."""
 
     def __init__(self, blueprint: Blueprint, network: nn.Module, recipe: Recipe) -> None:
         self.blueprint = blueprint

@@ -52,9 +52,10 @@ class BlurredStem(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         line = self.conv.weight.new_tensor(STEM_BLUR) / sum(STEM_BLUR)
-        kernels = self.conv.weight.flatten(0, 1)[:, None]
+        outputs, channels, *kernel = self.conv.weight.shape
+        kernels = self.conv.weight.reshape(outputs * channels, 1, *kernel)
         blurred = F.conv2d(kernels, (line[:, None] * line)[None, None], padding=len(STEM_BLUR) - 1)
-        return F.conv2d(x, blurred[:, 0].unflatten(0, self.conv.weight.shape[:2]), stride=2, padding=2)
+        return F.conv2d(x, blurred.reshape(outputs, channels, *blurred.shape[2:]), stride=2, padding=2)
 
 
 class ResidualNetwork(nn.Module):

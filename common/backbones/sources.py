@@ -32,8 +32,8 @@ def load_backbone(source: str | Path) -> Backbone:
     if Path(source).suffix == ".safetensors":
         return read_backbone(Path(source))
     raise ConfigError(
-        f"there is no backbone {str(source)!r}: name a .safetensors file, one of {', '.join(SHIPPED)} (shipped), or one "
-        f"of {', '.join(published())} (published on ImageNet)"
+        f"there is no backbone {str(source)!r}: name a .safetensors file, one that is shipped ({', '.join(SHIPPED)}), "
+        f"or one trained on ImageNet and published ({', '.join(published())})"
     )
 
 

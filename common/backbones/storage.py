@@ -6,7 +6,6 @@ tensors must look like follows from our own code, and so does the size of the fi
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Literal
@@ -52,7 +51,7 @@ def write_whole(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as scratch:
             scratch.write(content)
-        os.replace(scratch.name, path)
+        Path(scratch.name).replace(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}): choose another place") from error
 

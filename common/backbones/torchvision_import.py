@@ -32,7 +32,7 @@ def import_torchvision(module: str = "torchvision") -> ModuleType:
 
 
 def _declare_missing_operators() -> None:
-    library = torch.library.Library("torchvision", "DEF")
+    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for name in _MISSING:
-        library.define(name + _SIGNATURE)
+        library.define(name + _SIGNATURE)  # type: ignore[no-untyped-call]
     _declared.append(library)

@@ -22,7 +22,7 @@ def torchvision_weights(name: str) -> dict[str, Tensor]:
         state: dict[str, Tensor] = weights.get_state_dict(progress=False, check_hash=True, weights_only=True)
     except (URLError, OSError) as error:
         raise ConfigError(
-            f"the weights of {name} cannot be downloaded ({error}): fetch {weights.url} where there is internet, put the "
-            "file into the folder hub/checkpoints of TORCH_HOME, and try again"
+            f"the weights of {name} cannot be downloaded ({error}): fetch {weights.url} where there is internet, put "
+            "the file into the folder hub/checkpoints of TORCH_HOME, and try again"
         ) from error
     return state

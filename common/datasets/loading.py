@@ -64,5 +64,6 @@ def _recognise(path: Path, source: str) -> str:
 
 def _refuse_foreign_options(name: str, config: DataConfig) -> None:
     """An option without effect is a misunderstanding that would go unnoticed."""
-    if foreign := config.model_fields_set - COMMON_OPTIONS - FORMATS[name].options:
+    said = config.model_dump(exclude_defaults=True).keys()
+    if foreign := said - COMMON_OPTIONS - FORMATS[name].options:
         raise DataError(f"{', '.join(sorted(foreign))} mean nothing to source {name!r}: leave them out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -44,11 +45,14 @@ def class_count() -> int:
 
 
 def procedural_batches(
-    seed: int, size: int, channels: int, resolution: int, device: torch.device | str = "cpu"
+    seed: int, size: int, channels: int, resolution: int, device: torch.device | str = "cpu", start: int = 0
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches for ever: images (size, channels, resolution, resolution) in [-1, 1], and labels."""
-    dice = Dice(seed, device)
-    while True:
+    """Batches for ever: images (size, channels, resolution, resolution) in [-1, 1], and labels.
+
+    A batch depends on the seed and its number alone: a stream can be taken up anywhere (`start`).
+    """
+    for number in count(start):
+        dice = Dice(seed, number, device=device)
         labels = dice.integers(class_count(), size)
         textures = _palette(dice, resolution)
         fills, grounds = (textures[dice.integers(_PALETTE, size)] for _ in range(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -9,8 +10,10 @@ from torch import Tensor
 class Dice:
     """Draws on the CPU whatever the device, so that a seed means the same images everywhere."""
 
-    def __init__(self, seed: int, device: torch.device | str = "cpu") -> None:
-        self._generator = torch.Generator().manual_seed(seed)
+    def __init__(self, *seeds: int, device: torch.device | str = "cpu") -> None:
+        """Several seeds, such as a stream's and a batch's number, stand for one."""
+        (mixed,) = np.random.SeedSequence(seeds).generate_state(1, np.uint64)
+        self._generator = torch.Generator().manual_seed(int(mixed))
         self._device = torch.device(device)
 
     def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:

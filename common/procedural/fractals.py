@@ -17,7 +17,7 @@ CHAINS, STEPS, WARM_UP = 96, 22, 6
 def fractals(dice: Dice, classes: int) -> Family:
     turns = dice.uniform(classes, MAPS, high=2 * math.pi)
     contraction = dice.uniform(classes, MAPS, 2, low=0.25, high=0.75)
-    rotation = torch.stack((turns.cos(), -turns.sin(), turns.sin(), turns.cos()), -1).unflatten(-1, (2, 2))
+    rotation = torch.stack((turns.cos(), -turns.sin(), turns.sin(), turns.cos()), -1).reshape(classes, MAPS, 2, 2)
     linear = rotation * contraction[:, :, None]
     shifts = dice.uniform(classes, MAPS, 2, low=-0.8, high=0.8)
     raw: Parameters = {"linear": linear, "shifts": shifts}

@@ -34,7 +34,7 @@ def solids(dice: Dice, classes: int) -> Family:
 
 def _draw_solids(of: Parameters, points: Tensor, dice: Dice) -> Tensor:
     planes = of["normals"] @ points.mT - of["offsets"][..., None]
-    first, second, cut = planes.unflatten(1, (PIECES, SIDES)).amax(2).unbind(1)
+    first, second, cut = planes.reshape(len(points), PIECES, SIDES, -1).amax(2).unbind(1)
     return soft_step(torch.maximum(torch.minimum(first, second), -cut), points.shape[1])
 
 

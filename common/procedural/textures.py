@@ -58,7 +58,7 @@ def _draw_spirals(of: Parameters, points: Tensor, dice: Dice) -> Tensor:
 
 
 def noises(dice: Dice, classes: int) -> Family:
-    """Random fields whose power falls as frequency^-exponent, stretched one way, left as they are or folded to veins."""
+    """Random fields whose power falls as frequency^-exponent, stretched one way, plain or folded into veins."""
     return Family(
         {
             "exponent": dice.uniform(classes, 1, 1, low=0.3, high=2.0),

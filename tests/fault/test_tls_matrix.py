@@ -6,19 +6,15 @@ certificate that is not invited passes the handshake; it is refused as the handl
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from support.certificates import dated
 from support.fake_federation import RUN, Identities, open_exchange
 
 from silosynth.common import channels
@@ -80,21 +76,6 @@ def credentials(identities: Identities, identity: Identity | None) -> grpc.Chann
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
         certificate.public_bytes(Encoding.PEM),
     )
-
-
-def dated(authority: Authority, identity: Identity, begins: datetime, ends: datetime) -> Identity:
-    """The same certificate, signed by the same authority, but for other days."""
-    certificate, key = identity
-    builder = x509.CertificateBuilder(
-        certificate.issuer,
-        certificate.subject,
-        certificate.public_key(),
-        certificate.serial_number,
-        begins,
-        ends,
-        list(certificate.extensions),
-    )
-    return builder.sign(authority.key, hashes.SHA256()), key
 
 
 def silo_for_days(identities: Identities, begins: timedelta, ends: timedelta) -> Identity:
@@ -185,17 +166,6 @@ def test_the_courier_refuses_a_false_server(
     assert spy.calls == 0
 
 
-@pytest.fixture(scope="module")
-def superlink(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FederationFolder]:
-    folder = tmp_path_factory.mktemp("flower")
-    place = Place((LOOPBACK,), free_port(), exchange_port=0, control_port=free_port())
-    federation = FederationFolder.create(folder / "federation", place)
-    federation.add_silo(SILO)
-    with Processes(folder / "logs") as processes:
-        ServerFolder(federation.server).start(processes)
-        yield federation
-
-
 def unknown_key(courier: Path, command: list[str]) -> list[str]:
     write_node_key(courier, "stranger")
     return replaced(command, "--auth-supernode-private-key", courier / "stranger.key")
@@ -217,18 +187,19 @@ def replaced(command: list[str], option: str, value: Path) -> list[str]:
     return [*command[: at + 1], str(value), *command[at + 2 :]]
 
 
-@pytest.mark.parametrize("mistake", [unknown_key, no_key, wrong_authority])
-def test_flower_turns_a_supernode_away(
-    superlink: FederationFolder, tmp_path: Path, mistake: Callable[[Path, list[str]], list[str]]
-) -> None:
-    courier = superlink.kit(SILO).courier
-    fleet = ServerFolder(superlink.server).config().flower.fleet
-    right = supernode_command(fleet, courier / "ca.crt", courier / "node.key", free_port(), courier / "courier.toml")
-    done = run_supernode(mistake(courier, right), tmp_path)
-    assert done.returncode not in (0, None), done.stdout
-
-
-def run_supernode(command: list[str], home: Path) -> subprocess.CompletedProcess[Any]:
-    program = str(Path(sys.executable).parent / command[0])
-    environment = {"PATH": str(Path(sys.executable).parent), "FLWR_HOME": str(home), **QUIET}
-    return subprocess.run([program, *command[1:]], env=environment, capture_output=True, text=True, timeout=60)
+def test_flower_turns_supernodes_away(tmp_path: Path) -> None:
+    """One SuperLink, three SuperNodes that each lack one thing: all give up."""
+    place = Place((LOOPBACK,), free_port(), exchange_port=0, control_port=free_port())
+    federation = FederationFolder.create(tmp_path / "federation", place)
+    courier = federation.add_silo(SILO).courier
+    server = ServerFolder(federation.server)
+    with Processes(tmp_path / "logs") as processes:
+        server.start(processes)
+        nodes = []
+        for mistake in (unknown_key, no_key, wrong_authority):
+            paths = (courier / "ca.crt", courier / "node.key", free_port(), courier / "courier.toml")
+            command = mistake(courier, supernode_command(server.config().flower.fleet, *paths))
+            home = str(tmp_path / mistake.__name__)
+            nodes.append(processes.start(mistake.__name__, command, **QUIET, FLWR_HOME=home))
+        for node in nodes:
+            assert node.process.wait(60) == 1, node.tail()

@@ -135,7 +135,7 @@ def test_one_record_moves_the_answer_no_further_than_stated(name: str, data: st.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(data=st.data())
 def test_one_record_of_thousands_moves_the_answer_no_further_than_stated(name: str, data: st.DataObject) -> None:
     check_sensitivity(MECHANISMS[name], SUBJECTS[name], data.draw(neighbours(SUBJECTS[name])))

@@ -12,10 +12,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from support.guards import counts_bytes, open_ledger
 
 from silosynth.client.guard.identity import load_or_create
 from silosynth.client.guard.ledger import Answered, Ledger, Step
+from silosynth.client.guard.private_file import create_private_file
 from silosynth.common.errors import BudgetExhausted, ConfigError, LedgerError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.queries import decode, digest
@@ -200,3 +203,17 @@ def test_damaged_key_is_a_config_error(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(ConfigError, match="backup"):
         load_or_create(path)
+
+
+def test_key_of_another_kind_is_a_config_error(tmp_path: Path) -> None:
+    path = tmp_path / "receipts.key"
+    key = X25519PrivateKey.generate()
+    create_private_file(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    with pytest.raises(ConfigError, match="not an Ed25519 key"):
+        load_or_create(path)
+
+
+def test_unreachable_key_is_a_config_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be read or created"):
+        load_or_create(tmp_path / "file" / "receipts.key")
