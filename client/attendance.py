@@ -22,6 +22,7 @@ from silosynth.protos.v1.guard_pb2_grpc import GuardStub
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _GUARD_SECONDS = 10.0
+_ARRIVAL_SECONDS = 20.0  # an exchange never reached belongs to a run that is over: make room for the next invitation
 _OUTBOX_MESSAGES = 4  # bounds memory while the network is slower than the guard
 _REJECTIONS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
 
@@ -36,7 +37,7 @@ def attend(config: CourierConfig, invitation: Invitation) -> str:
     """Stay until the server says farewell; returns its reason."""
     with grpc.insecure_channel(config.guard_target, options=channels.OPTIONS) as guard_channel:
         guard = GuardStub(guard_channel)
-        last_contact, pause = time.monotonic(), _FIRST_PAUSE
+        last_contact, pause, patience = time.monotonic(), _FIRST_PAUSE, _ARRIVAL_SECONDS
         while True:
             visit = _Visit(config, invitation, guard)
             try:
@@ -46,10 +47,12 @@ def attend(config: CourierConfig, invitation: Invitation) -> str:
             except grpc.RpcError as error:
                 if error.code() in _REJECTIONS:
                     raise PeerRejected("the exchange does not know this silo: check the certificate") from error
+            if visit.welcomed or not visit.greeted:
+                patience = config.patience_seconds
             if visit.welcomed:
                 last_contact, pause = time.monotonic(), _FIRST_PAUSE
-            if time.monotonic() - last_contact > config.patience_seconds:
-                raise SiloUnavailable(f"no contact with the exchange for {config.patience_seconds:g} s: gave up")
+            if time.monotonic() - last_contact > min(patience, config.patience_seconds):
+                raise SiloUnavailable(f"no contact with the {'exchange' if visit.greeted else 'guard'}: gave up")
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -58,24 +61,31 @@ class _Visit:
     """One stream to the exchange, from hello to farewell or to the cut."""
 
     def __init__(self, config: CourierConfig, invitation: Invitation, guard: GuardStub) -> None:
-        self.welcomed = False
+        self.greeted = False  # by the guard
+        self.welcomed = False  # by the exchange
         self._config, self._invitation, self._guard = config, invitation, guard
         self._outbox: queue.Queue[exchange_pb2.FromSilo | None] = queue.Queue(_OUTBOX_MESSAGES)
 
     def stay(self) -> str | None:
         """The farewell's reason, or None when the stream ended without one."""
         hello = self._hello()
+        self.greeted = True
         config = self._config
         credentials = channels.client_credentials(config.ca, config.certificate, config.key)
         with grpc.secure_channel(self._invitation.exchange, credentials, options=channels.OPTIONS) as channel:
             self._outbox.put(exchange_pb2.FromSilo(hello=hello))
             stream = ExchangeStub(channel).Attend(iter(self._outbox.get, None))
             try:
+                stream.initial_metadata()  # sent when the exchange has taken our hello, or never
+                self.welcomed = stream.is_active()
                 for message in stream:
-                    self.welcomed = True
-                    if message.WhichOneof("part") == "farewell":
+                    kind = message.WhichOneof("part")
+                    if kind == "farewell":
                         return str(message.farewell.reason)
-                    self._relay(stream, message.ask)
+                    if kind == "witnessed":
+                        self._send(stream, _head(self._guard, message.witnessed))
+                    else:
+                        self._relay(stream, message.ask)
             finally:
                 stream.cancel()
                 self._wake_sender()
@@ -105,6 +115,18 @@ class _Visit:
         while not self._outbox.empty():
             self._outbox.get_nowait()
         self._outbox.put_nowait(None)
+
+
+def _head(guard: GuardStub, witnessed: guard_pb2.Head) -> exchange_pb2.FromSilo:
+    """Show the guard what the server last saw of its ledger: its newest head, or its refusal, in its own words."""
+    try:
+        return exchange_pb2.FromSilo(head=guard.Witness(witnessed, timeout=_GUARD_SECONDS))
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
+            raise
+        name, _, message = str(error.details()).partition(": ")
+        refusal = guard_pb2.Refusal(error=name, message=message)
+        return exchange_pb2.FromSilo(answer=guard_pb2.AnswerPart(refusal=refusal))
 
 
 def _answer(guard: GuardStub, query: bytes) -> Iterator[guard_pb2.AnswerPart]:

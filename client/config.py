@@ -40,6 +40,8 @@ class SiloSection(Section):
     name: Name
     dataset: Name = "default"
     """Whom the records are about. The budget belongs to it: records that change or are added keep the name."""
+    disjoint_from: tuple[Name, ...] = ()
+    """Earlier datasets of this ledger none of whose people are in this one: only then has it a budget of its own."""
 
 
 class BudgetSection(Section):
@@ -53,9 +55,13 @@ class BudgetSection(Section):
 class PolicySection(Section):
     """What the silo allows. What is not said is denied."""
 
-    consent: Literal["auto", "deny"] = "deny"
+    consent: Literal["auto", "ask", "deny"] = "deny"
+    """`ask`: what policy and budget allow waits until `silosynth silo approve` lets it through."""
     mechanisms: tuple[str, ...] = ()
     max_epsilon_per_query: Annotated[float, Field(gt=0)] | None = None
+    max_epsilon_per_period: Annotated[float, Field(gt=0)] | None = None
+    period_days: Annotated[int, Field(gt=0, le=36_500)] = 30
+    """The releases of any so many days together stay within max_epsilon_per_period."""
     max_values_per_release: Annotated[int, Field(gt=0, le=100_000_000)] = 10_000_000
 
 

@@ -29,32 +29,35 @@ _PR_SET_DUMPABLE = 4
 
 @contained(SilosynthError)
 def serve(config_path: Path) -> int:
-    """Serve the guard of `config_path` until SIGTERM or SIGINT; 0, or a SilosynthError if it cannot start."""
+    """Serve the guard of `config_path` until SIGTERM or SIGINT; 0, or a SilosynthError if it cannot start or go on."""
     _forbid_inspection()
     config = load_silo(config_path)
     ledger = Ledger.open(config.guard.ledger, config.silo.name, load_or_create(config.guard.key))
+    stop = threading.Event()
     try:
-        server = GuardServer(_guard(config, config_path.parent, ledger), config.guard.address)
-        stop = _stop_signal()
+        guard = _guard(config, config_path.parent, ledger, stop)
+        server = GuardServer(guard, config.guard.address)
+        _heed_signals(stop)
         print(f"guard ready {server.address}", flush=True)
         stop.wait()
         server.stop()
+        if guard.rolled_back is not None:
+            raise guard.rolled_back
     finally:
         ledger.close()
     return 0
 
 
-def _guard(config: SiloConfig, folder: Path, ledger: Ledger) -> Guard:
-    guard = Guard(config, load_records(config.data, folder), ledger, MECHANISMS, SystemEntropy())
+def _guard(config: SiloConfig, folder: Path, ledger: Ledger, stop: threading.Event) -> Guard:
+    records = load_records(config.data, folder)
+    guard = Guard(config, records, ledger, MECHANISMS, SystemEntropy(), on_rollback=stop.set)
     guard.budget()  # accounting a long ledger takes seconds the first time: not at the courier's expense
     return guard
 
 
-def _stop_signal() -> threading.Event:
-    stop = threading.Event()
+def _heed_signals(stop: threading.Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def _forbid_inspection() -> None:

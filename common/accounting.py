@@ -12,7 +12,6 @@ whatever is too odd for the exact figure gets a valid upper bound instead:
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -85,12 +84,11 @@ def _root(cost: Callable[[float], float], target_epsilon: float) -> float:
         if low == floor:
             return low
         low, high, high_cost = max(low - math.log(4), floor), low, low_cost
-    aim = -_CALIBRATION_TOLERANCE / 2
-    for step in itertools.count():
-        if high_cost >= 2 * aim or high - low < 1e-4:
-            break
+    aim, step = -_CALIBRATION_TOLERANCE / 2, 0
+    while high_cost < 2 * aim and high - low > 1e-4:
+        step += 1
         interpolated = (low_cost - aim) / (low_cost - high_cost)
-        share = 0.5 if step % 3 == 2 else min(max(interpolated, 0.05), 0.95)  # halving, lest one end never moves
+        share = 0.5 if step % 3 == 0 else min(max(interpolated, 0.05), 0.95)  # halving, lest one end never moves
         guess = low + (high - low) * share
         if (guess_cost := cost(guess)) > 0:
             low, low_cost = guess, guess_cost

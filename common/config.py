@@ -30,7 +30,7 @@ def load(model: type[Model], path: Path) -> Model:
         data = tomllib.loads(path.read_text())
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # odd bytes, numbers of thousands of digits, brackets without end
         raise ConfigError(f"{path}: not TOML: {error}") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error

@@ -8,6 +8,7 @@ SilosynthError
 ├── BudgetExhausted            11   the silo's privacy budget does not allow this
 ├── LedgerError                12   the ledger is damaged or cannot be written
 │   └── LedgerRolledBack       13   the ledger is older than what the server has seen
+├── ConsentPending             14   the silo's people have yet to allow this
 ├── PeerRejected               20   a peer could not prove who it is
 ├── QuorumNotMet               21   too few silos took part
 ├── RunFailed                  22   a process of the federation ended early
@@ -50,6 +51,10 @@ class LedgerError(SilosynthError):
 
 class LedgerRolledBack(LedgerError):
     exit_code = 13
+
+
+class ConsentPending(SilosynthError):
+    exit_code = 14
 
 
 class PeerRejected(SilosynthError):

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from google.protobuf.message import DecodeError
 
 from silosynth.common import events
-from silosynth.common.errors import VerificationFailed
+from silosynth.common.errors import QueryError, VerificationFailed
 from silosynth.common.events import Event
 from silosynth.common.queries import Query, digest
 from silosynth.protos.v1 import release_pb2
@@ -45,7 +45,11 @@ class Receipt:
     def from_bytes(cls, data: bytes) -> Receipt:
         message = _parse(release_pb2.Receipt, data)
         names = [name for name in cls.__dataclass_fields__ if name != "event"]
-        return cls(**{name: getattr(message, name) for name in names}, event=events.from_proto(message.event))
+        try:
+            event = events.from_proto(message.event)
+        except QueryError as error:
+            raise VerificationFailed(f"the receipt's event makes no sense: {error}") from error
+        return cls(**{name: getattr(message, name) for name in names}, event=event)
 
     def signed_bytes(self) -> bytes:
         """What the signature covers: the receipt with an empty signature, under a domain of its own."""
@@ -80,12 +84,20 @@ def seal(payload: bytes, receipt: Receipt) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def open_release(query: Query, sealed: bytes) -> tuple[Integers, Receipt]:
-    """Verify a sealed release as the answer to `query`; its integers (in units of the grid) and its receipt."""
+def unseal(sealed: bytes) -> tuple[bytes, Receipt]:
+    """The opposite of `seal`: a payload and the receipt that is signed for it."""
     envelope = _parse(release_pb2.SealedRelease, sealed)
     receipt = Receipt.from_bytes(envelope.receipt)
     receipt.verify()
-    payload = _parse(release_pb2.Payload, envelope.payload)
+    if receipt.payload_digest != hashlib.sha256(envelope.payload).digest():
+        raise VerificationFailed(f"release of {receipt.silo!r}: its payload is not the one the receipt names")
+    return envelope.payload, receipt
+
+
+def open_release(query: Query, sealed: bytes) -> tuple[Integers, Receipt]:
+    """Verify a sealed release as the answer to `query`; its integers (in units of the grid) and its receipt."""
+    payload_bytes, receipt = unseal(sealed)
+    payload = _parse(release_pb2.Payload, payload_bytes)
     plan = query.plan()
     expected_hash = entry_hash(
         receipt.previous_hash,
@@ -97,8 +109,6 @@ def open_release(query: Query, sealed: bytes) -> tuple[Integers, Receipt]:
         receipt.created,
     )
     checks = {
-        "its payload is not the one the receipt names": receipt.payload_digest
-        == hashlib.sha256(envelope.payload).digest(),
         "it answers another query": digest(query) == receipt.query_digest == payload.query_digest,
         "it was charged as another event": receipt.event == plan.event,
         "its ledger entry does not hash": receipt.entry_hash == expected_hash,
@@ -117,7 +127,12 @@ _Message = TypeVar("_Message", release_pb2.SealedRelease, release_pb2.Receipt, r
 
 
 def _parse(kind: type[_Message], data: bytes) -> _Message:
+    """Only canonical bytes: protobuf would also take fields no signature covers, and one message in many forms."""
     try:
-        return kind.FromString(data)
+        message = kind.FromString(data)
     except DecodeError as error:
         raise VerificationFailed(f"these bytes are not a {kind.DESCRIPTOR.name}") from error
+    message.DiscardUnknownFields()
+    if message.SerializeToString(deterministic=True) != data:
+        raise VerificationFailed(f"this {kind.DESCRIPTOR.name} is not in canonical form")
+    return message

@@ -5,32 +5,40 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from silosynth.common.errors import SilosynthError
+from silosynth.deploy import (
+    backbone_commands,
+    provision_commands,
+    run_commands,
+    server_commands,
+    silo_commands,
+    vault_commands,
+)
+from silosynth.deploy.formats import Format, FormatOption
 
 app = typer.Typer(
     help="Federated, differentially private synthetic data: silos verify what leaves the building.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-silo = typer.Typer(help="Commands for the holder of a data silo.", no_args_is_help=True)
+silo_commands.app.add_typer(vault_commands.app)
+app.command()(provision_commands.provision)
+app.add_typer(silo_commands.app, name="silo")
+app.add_typer(server_commands.app, name="server")
+app.add_typer(run_commands.app, name="run")
 release = typer.Typer(help="Look at and check releases.", no_args_is_help=True)
-app.add_typer(silo, name="silo")
 app.add_typer(release, name="release")
+app.add_typer(backbone_commands.app, name="backbone")
 
 console = Console(stderr=True)
-
-
-class Format(StrEnum):
-    text = "text"
-    json = "json"
 
 
 @app.callback()
@@ -41,16 +49,16 @@ def root() -> None:
 @app.command()
 def demo(
     silos: Annotated[int, typer.Option(min=1, max=50, help="How many silos to simulate.")] = 5,
-    recipe: Annotated[str, typer.Option(help="How to synthesize: prototypes, ridge or ldpdc.")] = "ldpdc",
+    recipe: Annotated[str, typer.Option(help="How to synthesize: ldpdc, prototypes or ridge.")] = "ldpdc",
     epsilon: Annotated[float, typer.Option(min=0.01, help="What each silo is asked to spend.")] = 8.0,
     budget: Annotated[float, typer.Option(min=0.01, help="What each silo's ledger allows in total.")] = 10.0,
-    delta: Annotated[float, typer.Option(help="Probability with which epsilon may fail to hold.")] = 1e-5,
+    delta: Annotated[float, typer.Option(min=0, max=1, help="Probability with which epsilon may not hold.")] = 1e-5,
     partition: Annotated[
         str, typer.Option(help="How records are dealt: iid, dirichlet:0.5, classes, powerlaw:1.5.")
     ] = "iid",
     seed: Annotated[int, typer.Option(help="Seed of public randomness; never of privacy noise.")] = 0,
     folder: Annotated[Path, typer.Option(help="Where everything is written.")] = Path("silosynth-demo"),
-    output: Annotated[Format, typer.Option("--format", help="text for people, json for programs.")] = Format.text,
+    output: FormatOption = Format.text,
 ) -> None:
     """Run a real federation on this machine: Flower, guards, couriers, TLS, one run on embedded digits.
 
@@ -66,7 +74,7 @@ def demo(
         print_summary(summary, console)
 
 
-@silo.command()
+@silo_commands.app.command()
 def guard(config: Annotated[Path, typer.Option(help="The silo's silo.toml.")] = Path("silo.toml")) -> None:
     """Serve the guard: the one process that reads records, keeps the ledger and draws the noise."""
     from silosynth.client.guard_process import serve
@@ -80,7 +88,7 @@ def verify(folder: Annotated[Path, typer.Argument(help="A release folder.")]) ->
     from silosynth.server.releases import verify_release
 
     verify_release(folder)
-    console.print(f"{folder}: every file is as its manifest says")
+    console.print(f"{folder}: every file is as its manifest says", soft_wrap=True)
 
 
 def main() -> None:
@@ -89,7 +97,7 @@ def main() -> None:
     try:
         app()
     except SilosynthError as error:
-        console.print(f"[red]{type(error).__name__}[/]: {error}", soft_wrap=True, highlight=False)
+        console.print(f"[red]{type(error).__name__}[/]: {escape(str(error))}", soft_wrap=True, highlight=False)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         console.print("Interrupted: everything that was started has been stopped.")

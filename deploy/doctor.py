@@ -15,6 +15,7 @@ from silosynth.common.config import Section
 from silosynth.common.errors import ConfigError
 from silosynth.deploy.doctor_guard import examine_guard
 from silosynth.deploy.doctor_identity import examine_identity
+from silosynth.deploy.doctor_ledger import examine_ledger
 from silosynth.deploy.doctor_machine import examine_machine
 from silosynth.deploy.doctor_network import examine_network
 from silosynth.deploy.findings import Finding, State, ok, problem
@@ -42,6 +43,7 @@ def examine(kit: Kit) -> Iterator[Finding]:
         yield from _disagreements(courier, silo)
     if isinstance(silo, SiloConfig):
         yield from _as_far_as_allowed(examine_guard(kit, silo))
+        yield from _as_far_as_allowed(examine_ledger(silo))
     if isinstance(courier, CourierConfig):
         identity = list(_as_far_as_allowed(examine_identity(courier)))
         yield from identity

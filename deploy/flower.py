@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from silosynth.common.errors import RunFailed
 
 BUNDLE = Path(__file__).parent / "bundle"
 _CONNECTION = "silosynth"
+_UNSIGNED = (1 << 64) - 1  # the database keeps node ids as signed integers
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -75,16 +78,17 @@ class Flwr:
         )
         return cls(home, {**environment, **QUIET, "FLWR_HOME": str(home)})
 
-    def register(self, names_and_keys: Mapping[str, Path]) -> dict[str, str]:
-        """Tell the SuperLink which nodes may join, by name and public key; returns their node ids."""
+    def register(self, names_and_keys: Mapping[str, Path]) -> None:
+        """Tell the SuperLink which nodes may join, by name and public key."""
         starting = [
             (name, self._start("supernode", "register", str(key), _CONNECTION, "--name", name))
             for name, key in names_and_keys.items()
         ]
-        return {name: str(_finish(process, f"registering {name}")["node-id"]) for name, process in starting}
+        for name, process in starting:
+            _finish(process, f"registering {name}")
 
-    def unregister(self, node_id: str) -> None:
-        _finish(self._start("supernode", "unregister", node_id, _CONNECTION), f"unregistering node {node_id}")
+    def unregister(self, node_id: int) -> None:
+        _finish(self._start("supernode", "unregister", str(node_id), _CONNECTION), f"unregistering node {node_id}")
 
     def run(self, bundle: Path, run_folder: Path) -> str:
         """Submit a bundle; returns Flower's run id."""
@@ -109,6 +113,13 @@ class Flwr:
             stderr=subprocess.PIPE,
             text=True,
         )
+
+
+def registered_nodes(database: Path) -> dict[bytes, int]:
+    """Public key (PEM) and id of every node a SuperLink admits; `flwr` tells no keys, so its database is asked."""
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        rows = connection.execute("SELECT public_key, node_id FROM node WHERE status != 'unregistered'").fetchall()
+    return {bytes(key): node_id & _UNSIGNED for key, node_id in rows}
 
 
 def _finish(process: subprocess.Popen[str], what: str) -> dict[str, object]:

@@ -24,13 +24,17 @@ _BUDGET = """\
 """
 _POLICY = """\
 [policy]
-consent = "deny"                   # nothing leaves. To answer what the lines below and the budget allow: "auto"
+consent = "deny"                   # nothing leaves. "auto" answers what the lines below and the budget allow;
+                                   # "ask" keeps each such query waiting for `silosynth silo approve`
 # mechanisms = {mechanisms}
 # max_epsilon_per_query = 2.0      # no single answer may cost more than this
+# max_epsilon_per_period = 4.0     # nor all answers of any so many days together:
+# period_days = 30
 """
 _SILO_TOML = """\
 # The guard of {silo}: what it reads, what it may answer, what it may spend. Relative paths start at this folder.
-# After every change: silosynth silo doctor
+# After every change: silosynth silo doctor. Once the guard has started, what you tighten holds at its next start, and
+# what you loosen only after: silosynth silo adopt
 
 [silo]
 name = "{silo}"
@@ -157,10 +161,13 @@ Outbound TCP only; nobody dials you:
 3. `silosynth silo doctor --kit .` until it finds no problem.
 4. `silosynth silo run --kit .`
 
+Later: `silosynth silo budget` shows what was spent and what is left, `silosynth silo audit` every release,
+`silosynth silo requests`, `approve` and `deny` what waits for your consent.
+
 ## Back up the ledger
 
-`guard/ledger.db` is the memory of what was spent, `guard/receipts.key` the key that signed it. Back both up after every
-run (`sqlite3 guard/ledger.db ".backup ledger-backup.db"` is safe while the guard runs).
+`guard/ledger.db` is the memory of what was spent, `guard/receipts.key` the key that signed it. Stop the silo after a
+run, copy the whole `guard/` folder (without the records, if they lie in it), start again.
 
 **Never restore an old copy to win budget back.** What has left the building has left it. The server remembers the
 newest ledger entry it has seen of you, and a guard whose ledger is older refuses to serve (exit code 13). If the newest

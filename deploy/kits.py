@@ -64,6 +64,10 @@ class Kit:
         return self.folder / "courier"
 
     @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
     def silo_toml(self) -> Path:
         return self.guard / "silo.toml"
 

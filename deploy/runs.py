@@ -22,6 +22,7 @@ from silosynth.server.config import RunConfig
 
 _REFRESH_SECONDS = 0.2
 _ASK_FLOWER_SECONDS = 20.0  # each question starts a process
+_SILENCES_ALLOWED = 3
 
 
 @dataclass(frozen=True)
@@ -99,15 +100,23 @@ def follow(folder: Path, console: Console, check: Callable[[], None]) -> RunView
 
 def flower_still_has(server: ServerFolder, folder: Path) -> Callable[[], None]:
     """A check for `follow`: a coordinator that was killed writes nothing, but Flower knows that it has ended."""
-    asked, ended = time.monotonic(), False
+    asked, ended, silences = time.monotonic(), False, 0
 
     def check() -> None:
-        nonlocal asked, ended
+        nonlocal asked, ended, silences
         if ended:
             raise RunFailed(f"the run's coordinator ended without a word: see the logs in {server.folder / 'logs'}")
-        if time.monotonic() - asked > _ASK_FLOWER_SECONDS:
+        if time.monotonic() - asked < _ASK_FLOWER_SECONDS:
+            return
+        try:
             status = server.flwr(os.environ).run_status((folder / "flower-run-id").read_text())
-            asked, ended = time.monotonic(), status.startswith("finished")  # the journal is read once more first
+        except RunFailed:
+            silences += 1
+            if silences == _SILENCES_ALLOWED:  # a SuperLink that is being started again is back before that
+                raise
+        else:
+            silences, ended = 0, status.startswith("finished")  # the journal is read once more before the end is told
+        asked = time.monotonic()
 
     return check
 

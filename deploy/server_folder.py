@@ -8,7 +8,6 @@ logs/                              of Flower's processes
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -17,11 +16,13 @@ from functools import partial
 from pathlib import Path
 
 import tomli_w
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
 from silosynth.common.config import Section
 from silosynth.common.errors import ConfigError, RunFailed
 from silosynth.deploy.addresses import listening
-from silosynth.deploy.flower import BUNDLE, QUIET, Flwr, SuperLink
+from silosynth.deploy.flower import BUNDLE, QUIET, Flwr, SuperLink, registered_nodes
 from silosynth.deploy.processes import Processes
 from silosynth.deploy.provision import write_secret
 from silosynth.server.config import RunConfig, ServerConfig, load_server
@@ -47,6 +48,8 @@ class ServerFolder:
     def start_superlink(self, processes: Processes) -> None:
         """Returns when it listens; an earlier one's state is taken up."""
         link, identity = self._link(), self.config().exchange
+        if not link.secret.exists():
+            write_secret(link.secret, secrets.token_bytes(32))
         command = link.command(identity.certificate, identity.key, self._database)
         self._start_process(processes, "superlink", command)
         for address in (link.fleet, link.control):
@@ -56,17 +59,12 @@ class ServerFolder:
         return Flwr.configured(self.folder / "flwr", self._link(), environment)
 
     def admit(self, environment: Mapping[str, str]) -> None:
-        """Make Flower's register of nodes what server.toml lists: no more, no less."""
-        flwr = self.flwr(environment)
-        known = json.loads(self._register.read_text()) if self._register.exists() else {}
-        wanted = {silo.name: silo.node_key for silo in self.config().silos}
-        keys = {name: path.read_text() for name, path in wanted.items()}
-        stale = [name for name, node in known.items() if keys.get(name) != node["key"]]
-        for name in stale:
-            flwr.unregister(known.pop(name)["id"])
-        ids = flwr.register({name: path for name, path in wanted.items() if name not in known})
-        known |= {name: {"id": node_id, "key": keys[name]} for name, node_id in ids.items()}
-        self._register.write_text(json.dumps(known))
+        """Make Flower admit the nodes server.toml lists: no more, no less. A node once removed never returns."""
+        flwr, admitted = self.flwr(environment), registered_nodes(self._database)
+        wanted = {_public_pem(silo.node_key): silo for silo in self.config().silos}
+        for key in admitted.keys() - wanted.keys():
+            flwr.unregister(admitted[key])
+        flwr.register({silo.name: silo.node_key for key, silo in wanted.items() if key not in admitted})
 
     def submit(self, run: RunConfig, environment: Mapping[str, str], bundle: Path = BUNDLE) -> Path:
         """Hand a run to Flower; returns the run's folder. What is written there is what the run was made of."""
@@ -94,16 +92,9 @@ class ServerFolder:
     def _database(self) -> Path:
         return self._home / "state.db"
 
-    @property
-    def _register(self) -> Path:
-        """Flower tells no names of the nodes it knows, so we keep them, beside the database they belong to."""
-        return self._home / "nodes.json"
-
     def _link(self) -> SuperLink:
-        config, secret = self.config(), self.folder / "secret"
-        if not secret.exists():
-            write_secret(secret, secrets.token_bytes(32))
-        return SuperLink(config.flower.fleet, config.flower.control, config.exchange.ca, secret)
+        config = self.config()
+        return SuperLink(config.flower.fleet, config.flower.control, config.exchange.ca, self.folder / "secret")
 
     def _start_process(self, processes: Processes, name: str, command: list[str]) -> None:
         self._home.mkdir(mode=0o700, exist_ok=True)
@@ -120,6 +111,15 @@ class ServerFolder:
             except FileExistsError:
                 continue  # somebody else submits at this moment
             return folder
+
+
+def _public_pem(path: Path) -> bytes:
+    """A node's public key in the form in which Flower keeps it."""
+    try:
+        key = load_ssh_public_key(path.read_bytes())
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        raise ConfigError(f"{path}: not a node's public key: restore it from the silo's kit ({error})") from error
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
 def write_toml(path: Path, section: Section) -> None:

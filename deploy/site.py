@@ -39,9 +39,9 @@ def start_courier(processes: Processes, kit: Kit, private: Sequence[Path], name:
 
 
 def private_folders(kit: Kit) -> list[Path]:
-    """What the courier must not open: the folders of guard, records, ledger and key. ConfigError if it needs one."""
+    """What the courier must not open: guard, records, ledger, key and logs. ConfigError if it needs one of them."""
     config = load_silo(kit.silo_toml)
-    folders = [kit.guard, config.guard.ledger.parent, config.guard.key.parent]
+    folders = [kit.guard, kit.logs, config.guard.ledger.parent, config.guard.key.parent]
     if config.data.path is not None:
         records = kit.guard / config.data.path.expanduser()
         folders.append(records if records.is_dir() else records.parent)  # labels may lie beside images

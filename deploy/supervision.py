@@ -86,10 +86,10 @@ def serve_silo(kit: Kit, console: Console) -> int:
     private, address = site.private_folders(kit), load_silo(kit.silo_toml).guard.address
     if listening(address):
         raise ConfigError(f"a guard is serving at {address} already: stop it first")
-    with Processes(kit.folder / "logs") as processes:
+    with Processes(kit.logs) as processes:
         try:
             site.start_guard(processes, kit)
-            console.print(f"Guard: starting, logs in {kit.folder / 'logs'}", soft_wrap=True)
+            console.print(f"Guard: starting, logs in {kit.logs}", soft_wrap=True)
             site.wait_for_guard(processes, kit)
             site.start_courier(processes, kit, private)
             console.print(f"Guard: ready. Courier: dialling {load_courier(kit.courier_toml).server.fleet}")

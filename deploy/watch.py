@@ -89,8 +89,10 @@ def _note_silo(silo: SiloView, entry: dict[str, Any]) -> None:
         silo.state, silo.fraction = "released", 1.0
         silo.bytes_sent += entry["bytes"]
         silo.spent, silo.total = entry["epsilon_spent"], entry["epsilon_total"]
-    elif kind == "without":
+    elif kind in ("without", "rolled_back", "left_out"):
         silo.state = "left out"
+    elif kind == "waiting_for_consent":
+        silo.state = "consent asked"
     elif kind in ("invited", "attending", "away"):
         silo.state = kind
 
@@ -104,6 +106,9 @@ def in_words(entry: dict[str, Any]) -> str | None:
         "planning": "Recipe {recipe} at eps {epsilon:g}, delta {delta:g} for each silo",
         "asking": "Asking every silo: {mechanism}, {values} values (query {digest:.12})",
         "summed": "{silos} silos answered",
+        "waiting_for_consent": "{silo} waits for its people to approve query {digest}",
+        "rolled_back": "{silo} is left out: {message}",
+        "left_out": "{silo} is left out: {message}",
         "without": "Going on without {silo}: {message}",
         "synthesized": "{records} synthetic records",
         "evaluating": "Training {model} on the synthetic data",

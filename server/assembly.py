@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 
-from silosynth.common.errors import QuorumNotMet, SilosynthError, VerificationFailed
+from silosynth.common.errors import ConsentPending, QuorumNotMet, SilosynthError, VerificationFailed
 from silosynth.common.queries import Query, digest, encode
 from silosynth.common.releases import Receipt, open_release
 from silosynth.server.config import FederationSettings
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
 from silosynth.server.recipes.base import Summed
+
+_CONSENT_POLL_SECONDS = 5.0
 
 
 class Assembly:
@@ -26,14 +29,7 @@ class Assembly:
         plan, identity = query.plan(), digest(query).hex()
         self._journal.write("asking", mechanism=query.mechanism, digest=identity, values=plan.layout.size)
         total = _RunningSum(query, self._exchange)
-        outcome = self._exchange.ask(
-            encode(query),
-            list(self._settings.silos),
-            plan.layout.size,
-            total.accept,
-            self._settings.grace_seconds,
-            self._settings.answer_seconds,
-        )
+        outcome = self._ask_until_decided(query, total)
         failures = {silo: error for silo, error in outcome.items() if error is not None}
         for silo, error in failures.items():
             self._journal.write("without", silo=silo, error=type(error).__name__, message=str(error))
@@ -42,6 +38,29 @@ class Assembly:
         self._journal.write("summed", silos=len(total.receipts), digest=identity)
         self.receipts += total.receipts
         return Summed(plan.layout.split(total.values.astype(np.float64) * plan.grid), len(total.receipts), plan)
+
+    def _ask_until_decided(self, query: Query, total: _RunningSum) -> dict[str, SilosynthError | None]:
+        """Silos whose people have yet to decide are asked again and again, for as long as the run may wait."""
+        ends = time.monotonic() + self._settings.consent_seconds
+        outcome = self._ask(query, list(self._settings.silos), total)
+        told: set[str] = set()
+        while (undecided := _undecided(outcome)) and time.monotonic() < ends:
+            for silo in set(undecided) - told:
+                self._journal.write("waiting_for_consent", silo=silo, digest=digest(query).hex())
+            told |= set(undecided)
+            time.sleep(_CONSENT_POLL_SECONDS)
+            outcome |= self._ask(query, undecided, total)
+        return outcome
+
+    def _ask(self, query: Query, silos: list[str], total: _RunningSum) -> dict[str, SilosynthError | None]:
+        return self._exchange.ask(
+            encode(query),
+            silos,
+            query.layout().size,
+            total.accept,
+            self._settings.grace_seconds,
+            self._settings.answer_seconds,
+        )
 
 
 class _RunningSum:
@@ -61,6 +80,10 @@ class _RunningSum:
         with self._lock:
             self.values += values
             self.receipts.append(receipt)
+
+
+def _undecided(outcome: dict[str, SilosynthError | None]) -> list[str]:
+    return [silo for silo, error in outcome.items() if isinstance(error, ConsentPending)]
 
 
 def _too_few(answered: int, quorum: int, failures: list[SilosynthError]) -> SilosynthError:

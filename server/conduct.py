@@ -8,7 +8,7 @@ from silosynth.common.config import parse
 from silosynth.common.datasets import load_records
 from silosynth.server.assembly import Assembly
 from silosynth.server.config import RunConfig
-from silosynth.server.evaluation import Evaluation, evaluate
+from silosynth.server.evaluation import Evaluation, evaluate, model_for
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
 from silosynth.server.recipes import recipe_named
@@ -44,8 +44,8 @@ def conduct(config: RunConfig, folder: Path, exchange: Exchange, journal: Journa
 def _evaluate(config: RunConfig, folder: Path, product: Product, journal: Journal) -> Evaluation | None:
     if config.evaluation.test is None:
         return None
-    journal.write("evaluating", model=config.evaluation.model)
     test = load_records(config.evaluation.test, folder)
+    journal.write("evaluating", model=model_for(config.evaluation.model, test.schema))
     evaluation = evaluate(product, test, config.evaluation)
     journal.write("evaluated", accuracy=evaluation.accuracy, floor=evaluation.floor, ceiling=evaluation.ceiling)
     return evaluation

@@ -89,6 +89,7 @@ class FederationSettings(Section):
     gather_seconds: float = Field(120, gt=0, description="how long to wait for invited silos to attend")
     grace_seconds: float = Field(90, gt=0, description="how long a silo may be away before the run goes on without it")
     answer_seconds: float = Field(3600, gt=0, description="how long a silo may take for one answer")
+    consent_seconds: float = Field(24 * 3600, ge=0, description="how long to wait for people who must allow a query")
 
 
 class EvaluationSettings(Section):
@@ -96,7 +97,7 @@ class EvaluationSettings(Section):
 
     test: DataConfig | None = None
     ceiling: float | None = None
-    model: Literal["convnet", "linear"] = "convnet"
+    model: Literal["auto", "convnet", "linear"] = Field("auto", description="auto: convnet for images, else linear")
     steps: int = Field(400, ge=1)
     seeds: int = Field(3, ge=1)
     device: str = Field("auto", description="auto, cpu or cuda")

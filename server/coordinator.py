@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -15,12 +16,12 @@ from silosynth.server.conduct import conduct
 from silosynth.server.config import RunConfig, ServerConfig
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
+from silosynth.server.witness import Witness
 
 app = ServerApp()
 
 _POLL_SECONDS = 1.0
-_REDIAL_SECONDS = 10.0  # a living courier redials faster; after this it counts as dead and is invited again
-_ARRIVAL_SECONDS = 60.0  # a courier's process may take this long to start on a busy machine
+_LOST_SECONDS = 90.0  # Flower replies within 70 s for a courier that died; after this an invitation counts as lost
 
 
 @app.main()
@@ -40,7 +41,8 @@ def main(grid: Grid, context: Context) -> None:
 def _run(grid: Grid, run_id: str, folder: Path, journal: Journal) -> None:
     config = load(RunConfig, folder / "run.toml")
     server = load(ServerConfig, folder / "server.toml")
-    exchange = Exchange(run_id, server.certificates(config.federation.silos), server.exchange, journal)
+    witness = Witness(server.exchange.certificate.parent / "witness.db")  # the server's folder: shared by all runs
+    exchange = Exchange(run_id, server.certificates(config.federation.silos), server.exchange, journal, witness)
     inviter = _Inviter(grid, run_id, exchange, config.federation.silos, journal)
     inviter.start()
     farewell = "the run failed"
@@ -59,18 +61,32 @@ def _gather(exchange: Exchange, config: RunConfig, journal: Journal) -> None:
     federation = config.federation
     journal.write("gathering", silos=list(federation.silos))
     ends = time.monotonic() + federation.gather_seconds
-    while len(exchange.present()) < len(federation.silos) and time.monotonic() < ends:
+    while time.monotonic() < ends and any(not _has_come(exchange, silo) for silo in federation.silos):
         time.sleep(0.1)
 
 
+def _has_come(exchange: Exchange, silo: str) -> bool:
+    """Whoever came and went is given its grace when it is asked."""
+    return exchange.hello(silo) is not None or silo in exchange.left_out()
+
+
+@dataclass
+class _Sent:
+    """An invitation without a reply so far. A SuperNode handles one message at a time, so one is enough."""
+
+    message_id: str
+    activated: str  # when the node had come online: a node that restarts forgets its messages
+    last_seen: float
+
+
 class _Inviter(threading.Thread):
-    """Sends each silo one invitation, and another when its courier has died."""
+    """Keeps every silo invited: once at the start, and again when its courier has left or its SuperNode restarted."""
 
     def __init__(self, grid: Grid, run_id: str, exchange: Exchange, silos: tuple[str, ...], journal: Journal) -> None:
         super().__init__(daemon=True)
         self._grid, self._run_id, self._exchange, self._journal = grid, run_id, exchange, journal
-        self._due = dict.fromkeys(silos, 0.0)  # when to invite next, on the monotonic clock
-        self._silo_of_message: dict[str, str] = {}
+        self._silos = silos
+        self._sent: dict[str, _Sent] = {}
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -86,25 +102,28 @@ class _Inviter(threading.Thread):
         self.join()
 
     def _hear_replies(self) -> None:
-        """A reply means that the courier has left; unless the run is over, it is invited again."""
-        for reply in self._grid.pull_messages(list(self._silo_of_message)):
-            silo = self._silo_of_message.pop(reply.metadata.reply_to_message_id)
-            self._due[silo] = 0.0
+        """A reply means that the courier has left."""
+        silo_of = {sent.message_id: silo for silo, sent in self._sent.items()}
+        for reply in self._grid.pull_messages(list(silo_of)):
+            silo = silo_of[reply.metadata.reply_to_message_id]
+            del self._sent[silo]
             self._journal.write("courier_left", silo=silo, reason=_reason(reply))
 
     def _invite_absent(self) -> None:
-        present, now = set(self._exchange.present()), time.monotonic()
-        self._due.update(dict.fromkeys(present, now + _REDIAL_SECONDS))
-        absent = [silo for silo, due in self._due.items() if now >= due and silo not in present]
-        if not absent:
-            return
-        node_ids = {node.name: node.node_id for node in self._grid.get_nodes()}
-        invited = [silo for silo in absent if silo in node_ids]
-        ids = self._grid.push_messages([self._invitation(node_ids[silo]) for silo in invited])
-        for silo, message_id in zip(invited, ids, strict=True):
-            self._silo_of_message[message_id] = silo
-            self._due[silo] = now + _ARRIVAL_SECONDS
+        present = set(self._exchange.present())
+        for silo in present & self._sent.keys():
+            self._sent[silo].last_seen = time.monotonic()
+        absent = [silo for silo in self._silos if silo not in present | set(self._exchange.left_out())]
+        nodes = {node.name: node for node in self._grid.get_nodes()} if absent else {}
+        due = [silo for silo in absent if silo in nodes and self._needs_invitation(silo, nodes[silo].last_activated_at)]
+        ids = self._grid.push_messages([self._invitation(nodes[silo].node_id) for silo in due])
+        for silo, message_id in zip(due, ids, strict=True):
+            self._sent[silo] = _Sent(message_id, nodes[silo].last_activated_at, time.monotonic())
             self._journal.write("invited", silo=silo)
+
+    def _needs_invitation(self, silo: str, activated: str) -> bool:
+        sent = self._sent.get(silo)
+        return sent is None or sent.activated != activated or time.monotonic() - sent.last_seen > _LOST_SECONDS
 
     def _invitation(self, node_id: int) -> Message:
         record = ConfigRecord({"run-id": self._run_id, "exchange": self._exchange.address})

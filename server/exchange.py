@@ -17,11 +17,20 @@ from dataclasses import dataclass, field
 import grpc
 
 from silosynth.common import channels
-from silosynth.common.errors import ConfigError, SilosynthError, SiloUnavailable, VerificationFailed, from_wire
+from silosynth.common.errors import (
+    ConfigError,
+    LedgerRolledBack,
+    SilosynthError,
+    SiloUnavailable,
+    VerificationFailed,
+    from_wire,
+)
+from silosynth.common.heads import Head
 from silosynth.protos.v1 import exchange_pb2, guard_pb2
 from silosynth.protos.v1.exchange_pb2_grpc import ExchangeServicer, add_ExchangeServicer_to_server
 from silosynth.server.config import ExchangeSettings
 from silosynth.server.journal import Journal
+from silosynth.server.witness import Witness
 
 Accept = Callable[[str, bytes], None]
 _INTAKES_AT_ONCE = 2
@@ -61,6 +70,7 @@ class _Seat:
         self.silo = silo
         self.hello: exchange_pb2.Hello | None = None
         self.question: _Question | None = None
+        self.left_out: SilosynthError | None = None
         self.away_since = time.monotonic()
         self._outbox: queue.Queue[exchange_pb2.ToSilo | None] | None = None
         self._lock = threading.Lock()
@@ -93,8 +103,17 @@ class _Seat:
     def put(self, question: _Question) -> None:
         with self._lock:
             self.question = question
-            if self._outbox is not None:
+            if self.left_out is not None:
+                question.fail(self.left_out)
+            elif self._outbox is not None:
                 self._outbox.put(_ask_message(question))
+
+    def leave_out(self, error: SilosynthError) -> None:
+        """This silo takes no part in the run any more."""
+        with self._lock:
+            self.left_out = error
+            if self.question is not None:
+                self.question.fail(error)
 
     def dismiss(self, reason: str) -> None:
         with self._lock:
@@ -105,8 +124,11 @@ class _Seat:
 class Exchange(ExchangeServicer):
     """Serves the silos of one run. `silos` tells the certificate, by its SHA-256, that each must show."""
 
-    def __init__(self, run_id: str, silos: Mapping[str, str], settings: ExchangeSettings, journal: Journal) -> None:
+    def __init__(
+        self, run_id: str, silos: Mapping[str, str], settings: ExchangeSettings, journal: Journal, witness: Witness
+    ) -> None:
         self._run_id, self._journal, self._certificates = run_id, journal, dict(silos)
+        self._witness = witness
         self._seats = {silo: _Seat(silo) for silo in silos}
         self._intake = threading.BoundedSemaphore(_INTAKES_AT_ONCE)
         self._last_ticket = 0
@@ -121,6 +143,10 @@ class Exchange(ExchangeServicer):
 
     def present(self) -> list[str]:
         return [silo for silo, seat in self._seats.items() if seat.present]
+
+    def left_out(self) -> dict[str, SilosynthError]:
+        """The silos this run goes on without, and why."""
+        return {silo: seat.left_out for silo, seat in self._seats.items() if seat.left_out is not None}
 
     def hello(self, silo: str) -> exchange_pb2.Hello | None:
         """What the silo last said of itself."""
@@ -165,6 +191,13 @@ class Exchange(ExchangeServicer):
         self, request_iterator: Iterator[exchange_pb2.FromSilo], context: grpc.ServicerContext
     ) -> Iterator[exchange_pb2.ToSilo]:
         seat, hello = self._welcome(request_iterator, context)
+        context.send_initial_metadata(())  # the courier now knows that it was let in
+        try:
+            yield from self._compare_heads(seat, hello, request_iterator, context)
+        except SilosynthError as error:
+            self._leave_out(seat, error)
+            yield _farewell_message(str(error))
+            return
         outbox = seat.sit(hello)
         self._journal.write("attending", silo=seat.silo, dataset=hello.description.dataset)
         reader = threading.Thread(target=self._read, args=(seat, outbox, request_iterator), daemon=True)
@@ -186,15 +219,37 @@ class Exchange(ExchangeServicer):
         seat = self._seats.get(name)
         if seat is None or self._certificates[name] != channels.peer_certificate(context):
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "this silo is not invited")
-        patience = threading.Timer(_HELLO_SECONDS, context.cancel)
-        patience.start()
-        try:
-            hello = next(requests).hello
-        finally:
-            patience.cancel()
+        hello = _next(requests, context).hello
         if hello.run_id != self._run_id or hello.description.silo != seat.silo:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "the hello does not match the invitation")
         return seat, hello
+
+    def _compare_heads(
+        self,
+        seat: _Seat,
+        hello: exchange_pb2.Hello,
+        requests: Iterator[exchange_pb2.FromSilo],
+        context: grpc.ServicerContext,
+    ) -> Iterator[exchange_pb2.ToSilo]:
+        """Show the guard the head we kept; what it answers proves that its ledger has come at least as far.
+
+        The head of the hello proves less: releases to another run may have been faster than it.
+        """
+        head = _head_by(hello.description.public_key, hello.description.head)
+        self._witness.meet(head, seat.silo, self._certificates[seat.silo])
+        known = self._witness.recall(seat.silo, head.public_key)
+        if known is not None:
+            yield exchange_pb2.ToSilo(witnessed=known.to_proto())
+            reply = _next(requests, context)
+            if reply.WhichOneof("part") != "head":
+                raise from_wire(reply.answer.refusal.error, f"{seat.silo}: {reply.answer.refusal.message}")
+            head = _head_by(head.public_key, reply.head)
+        self._witness.confirm(head)
+
+    def _leave_out(self, seat: _Seat, error: SilosynthError) -> None:
+        kind = "rolled_back" if isinstance(error, LedgerRolledBack) else "left_out"
+        self._journal.write(kind, silo=seat.silo, error=type(error).__name__, message=str(error))
+        seat.leave_out(error)
 
     def _read(
         self,
@@ -233,11 +288,19 @@ class Exchange(ExchangeServicer):
     def _settle(self, seat: _Seat, question: _Question, header: guard_pb2.ReleaseHeader, sealed: bytes) -> None:
         if not question.claim():
             return  # given up meanwhile: a late answer must not be counted
+        outcome: SilosynthError | None = SiloUnavailable(f"{seat.silo}'s release could not be taken in")
         try:
-            question.accept(seat.silo, sealed)
+            self._take_in(seat, question, header, sealed)
+            outcome = None
         except SilosynthError as error:
-            question.finish(error)
-            return
+            outcome = error
+        finally:  # whatever happened: nobody else may finish a question that was claimed, and `ask` waits for it
+            question.finish(outcome)
+
+    def _take_in(self, seat: _Seat, question: _Question, header: guard_pb2.ReleaseHeader, sealed: bytes) -> None:
+        public_key = seat.hello.description.public_key if seat.hello is not None else b""
+        self._witness.note(_head_by(public_key, header.head))
+        question.accept(seat.silo, sealed)
         self._journal.write(
             "released",
             silo=seat.silo,
@@ -246,7 +309,6 @@ class Exchange(ExchangeServicer):
             epsilon_spent=header.budget.epsilon_spent,
             epsilon_total=header.budget.epsilon_total,
         )
-        question.finish()
 
 
 def _bind(server: grpc.Server, settings: ExchangeSettings, credentials: grpc.ServerCredentials) -> int:
@@ -257,6 +319,25 @@ def _bind(server: grpc.Server, settings: ExchangeSettings, credentials: grpc.Ser
         raise ConfigError(
             f"exchange: cannot listen on {address}: another run holds the port, or exchange.host is not this machine's"
         ) from error
+
+
+def _next(requests: Iterator[exchange_pb2.FromSilo], context: grpc.ServicerContext) -> exchange_pb2.FromSilo:
+    patience = threading.Timer(_HELLO_SECONDS, context.cancel)
+    patience.start()
+    try:
+        message = next(requests, None)
+    finally:
+        patience.cancel()
+    if message is None:
+        context.abort(grpc.StatusCode.CANCELLED, "the stream ended before it began")
+    return message
+
+
+def _head_by(public_key: bytes, message: guard_pb2.Head) -> Head:
+    head = Head.from_proto(message)
+    if head.public_key != public_key:
+        raise VerificationFailed(f"{head.silo!r} sent the head of another ledger than the one it said hello with")
+    return head
 
 
 def _ask_message(question: _Question) -> exchange_pb2.ToSilo:

@@ -5,7 +5,6 @@ Every row holds an event, the sealed release it paid for, and the hash of the ro
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,9 +13,10 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from silosynth.common import events
-from silosynth.common.errors import LedgerError, QueryError, VerificationFailed
+from silosynth.common.errors import LedgerError, LedgerRolledBack, QueryError, VerificationFailed
+from silosynth.common.heads import Head
 from silosynth.common.queries import digest
-from silosynth.common.releases import Receipt, entry_hash
+from silosynth.common.releases import Receipt, entry_hash, unseal
 from silosynth.protos.v1 import release_pb2
 
 GENESIS = b""  # what the first row names as the hash before it
@@ -92,20 +92,26 @@ def audit(connection: sqlite3.Connection, public_key: bytes) -> Iterator[Receipt
         yield receipt
 
 
+def check_follows(connection: sqlite3.Connection, head: Head) -> None:
+    """LedgerRolledBack unless the ledger has the entry that `head`, one of its own earlier heads, names."""
+    row = connection.execute("SELECT hash FROM entries WHERE sequence = ?", (head.sequence,)).fetchone()
+    if head.sequence and row is None:
+        raise LedgerRolledBack(f"entry {head.sequence} was released but is missing here: this is an older copy")
+    if head.sequence and row[0] != head.hash:
+        raise LedgerRolledBack(f"entry {head.sequence} is not the one that was released: this copy went its own way")
+
+
 def _verified(entry: Entry, number: int, head: bytes, public_key: bytes) -> Receipt:
     """The receipt of an entry, once every field has been found to be what it must be."""
-    envelope = release_pb2.SealedRelease.FromString(entry.sealed)
-    receipt = Receipt.from_bytes(envelope.receipt)
-    receipt.verify()
-    query_digest, payload_digest = digest(entry.query), hashlib.sha256(envelope.payload).digest()
-    link = entry_hash(head, number, entry.dataset, query_digest, entry.event, payload_digest, entry.created)
+    _, receipt = unseal(entry.sealed)
+    query_digest = digest(entry.query)
+    link = entry_hash(head, number, entry.dataset, query_digest, entry.event, receipt.payload_digest, entry.created)
     expected_entry = entry._replace(sequence=number, query_digest=query_digest, previous_hash=head, hash=link)
     expected_receipt = replace(
         receipt,
         dataset=entry.dataset,
         query_digest=query_digest,
         event=events.from_proto(release_pb2.Event.FromString(entry.event)),
-        payload_digest=payload_digest,
         sequence=number,
         previous_hash=head,
         entry_hash=link,

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from datetime import timedelta
 from importlib.metadata import version
 
 from silosynth.client.config import SiloConfig
 from silosynth.client.guard import policy
+from silosynth.client.guard.adoption import check_epoch, settle_terms
 from silosynth.client.guard.containment import contained
+from silosynth.client.guard.decisions import Decisions
 from silosynth.client.guard.entropy import Entropy
 from silosynth.client.guard.ledger import Answered, Ledger
 from silosynth.client.guard.mechanism import Mechanisms, Report
 from silosynth.client.guard.noise import add_noise
 from silosynth.common import accounting
 from silosynth.common.datasets.records import Records
-from silosynth.common.errors import QueryError, SilosynthError, SiloUnavailable
+from silosynth.common.errors import LedgerRolledBack, QueryError, SilosynthError, SiloUnavailable, VerificationFailed
 from silosynth.common.events import Event
+from silosynth.common.heads import Head
 from silosynth.common.queries import Query, decode, digest
 from silosynth.common.releases import Integers, pack_payload
 from silosynth.protos.v1 import guard_pb2
@@ -25,27 +30,41 @@ class Guard:
     """Answers queries about `records` as the silo's policy and budget allow; safe to call from many threads."""
 
     def __init__(
-        self, config: SiloConfig, records: Records, ledger: Ledger, mechanisms: Mechanisms, entropy: Entropy
+        self,
+        config: SiloConfig,
+        records: Records,
+        ledger: Ledger,
+        mechanisms: Mechanisms,
+        entropy: Entropy,
+        on_rollback: Callable[[], None] = lambda: None,
     ) -> None:
         policy.check_names(config.policy, mechanisms)
+        check_epoch(config, ledger)
         self._config = config
         self._records = records
         self._ledger = ledger
         self._mechanisms = mechanisms
         self._entropy = entropy
+        self._on_rollback = on_rollback
+        self._decisions = Decisions.beside(ledger.path, ledger.identity, ledger.clock)
+        self._terms = settle_terms(config, ledger, self._decisions)
+        self.rolled_back: LedgerRolledBack | None = None
         self._computing = threading.Lock()
         self._stopping = False
 
     @contained(SilosynthError)
     def answer(self, query_bytes: bytes, report: Report) -> Answered:
         """The sealed release for a query: the stored one if it was asked before, else a new one, charged."""
+        if self.rolled_back is not None:
+            raise self.rolled_back
         query = decode(query_bytes)
         if query.schema != self._records.schema:
             raise QueryError(f"the query is for {query.schema}, this silo's records are {self._records.schema}")
         stored = self._stored(query_bytes)
         if stored is None:
-            policy.check_policy(query, self._config.policy, self._config.budget.delta)
-            self._check_budget(query, self._ledger.spent(self._dataset).events)
+            policy.check_policy(query, self._terms.policy, self._terms.budget.delta)
+            self._check_spending(query, self._ledger.spent(self._dataset).events)
+            self._check_consent(query_bytes)
             stored = self._computed_once(query, query_bytes, report)
         return stored
 
@@ -57,19 +76,46 @@ class Guard:
             dataset=self._dataset,
             version=version("silosynth"),
             schema=self._records.schema.to_proto(),
-            mechanisms=self._config.policy.mechanisms,
+            mechanisms=self._terms.policy.mechanisms,
             public_key=self._ledger.public_key,
+            head=self._ledger.head().to_proto(),
+            disjoint_from=self._config.silo.disjoint_from,
         )
 
     @contained(SilosynthError)
     def budget(self) -> guard_pb2.BudgetStatus:
-        budget, spent = self._config.budget, self._ledger.spent(self._dataset)
+        budget, spent = self._terms.budget, self._ledger.spent(self._dataset)
         return guard_pb2.BudgetStatus(
             epsilon_total=budget.epsilon,
             epsilon_spent=accounting.epsilon(spent.events, budget.delta),
             delta=budget.delta,
             releases=spent.releases,
         )
+
+    @contained(SilosynthError)
+    def head(self) -> Head:
+        """How far the ledger has come."""
+        return self._ledger.head()
+
+    @contained(SilosynthError)
+    def witness(self, head: Head) -> Head:
+        """Compare the ledger with a head of it that the server kept; the head it has now.
+
+        Only our own signature counts: a server that invents heads must not be able to silence this guard.
+        """
+        head.verify()
+        if head.public_key != self._ledger.public_key:
+            raise VerificationFailed("the head shown is that of another ledger: this guard never signed it")
+        try:
+            self._ledger.check_follows(head)
+        except LedgerRolledBack as error:
+            self.rolled_back = LedgerRolledBack(
+                f"{self._ledger.path}: the server has seen a newer ledger: {error}. What was released since is not "
+                "charged here, so this guard answers nothing. Restore the newest copy of the ledger, never begin anew"
+            )
+            self._on_rollback()
+            raise self.rolled_back from error
+        return self._ledger.head()
 
     def stop(self) -> None:
         """End a computation at its next report; nothing of it is charged."""
@@ -83,8 +129,20 @@ class Guard:
         sealed = self._ledger.find(self._dataset, digest(query_bytes))
         return None if sealed is None else Answered(sealed, replayed=True)
 
-    def _check_budget(self, query: Query, spent: tuple[Event, ...]) -> None:
-        policy.check_budget(query, spent, self._config.budget)
+    def _check_spending(self, query: Query, spent: tuple[Event, ...]) -> None:
+        policy.check_budget(query, spent, self._terms.budget)
+        since = self._ledger.clock() - timedelta(days=self._terms.policy.period_days)
+        recent = self._ledger.spent(self._dataset, since).events
+        policy.check_period(query, recent, self._terms.policy, self._terms.budget.delta)
+
+    def _check_consent(self, query_bytes: bytes) -> None:
+        """Last of all: nobody should have to decide on what would be refused anyway."""
+        if self._terms.policy.consent == "ask":
+            identity = digest(query_bytes).hex()
+            verdict = self._decisions.verdict(self._dataset, identity)
+            if verdict is None:
+                self._decisions.queue(self._dataset, identity, query_bytes)
+            policy.check_consent(identity, verdict)
 
     def _computed_once(self, query: Query, query_bytes: bytes, report: Report) -> Answered:
         """One computation at a time: memory is bounded by one query, and whoever asks the same meanwhile waits."""
@@ -97,7 +155,7 @@ class Guard:
                 self._dataset,
                 query_bytes,
                 query.event(),
-                check_budget=lambda spent: self._check_budget(query, spent),
+                check_budget=lambda spent: self._check_spending(query, spent),
                 draw_payload=lambda: self._noisy_payload(query, values),
             )
 

@@ -1,9 +1,10 @@
-"""The silo's signing key: every receipt bears its signature."""
+"""The silo's signing key: receipts, heads and decisions bear its signature."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -11,7 +12,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from silosynth.client.guard.private_file import create_private_file
 from silosynth.common.errors import ConfigError
+from silosynth.common.heads import Head
 from silosynth.common.releases import Receipt
+
+Document = TypeVar("Document", Receipt, Head)
 
 
 @dataclass(frozen=True)
@@ -22,8 +26,8 @@ class Identity:
     def public_key(self) -> bytes:
         return self.key.public_key().public_bytes_raw()
 
-    def sign(self, receipt: Receipt) -> Receipt:
-        return replace(receipt, signature=self.key.sign(receipt.signed_bytes()))
+    def sign(self, document: Document) -> Document:
+        return replace(document, signature=self.key.sign(document.signed_bytes()))
 
 
 def load_or_create(path: Path) -> Identity:
@@ -35,6 +39,13 @@ def load_or_create(path: Path) -> Identity:
         return _load(path)
     except OSError as error:
         raise ConfigError(f"{path}: the guard's key cannot be read or created: {error.strerror}") from error
+
+
+def load_existing(path: Path) -> Identity:
+    """For commands that look after a guard: only the guard itself makes keys."""
+    if not path.exists():
+        raise ConfigError(f"{path}: no key yet: it is created when the guard is started for the first time")
+    return load_or_create(path)
 
 
 def _load(path: Path) -> Identity:

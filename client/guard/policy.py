@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from silosynth.client.config import BudgetSection, PolicySection
+from silosynth.client.guard.decisions import Act
 from silosynth.common import accounting
-from silosynth.common.errors import BudgetExhausted, ConfigError, PolicyDenied
+from silosynth.common.errors import BudgetExhausted, ConfigError, ConsentPending, PolicyDenied
 from silosynth.common.events import Event
 from silosynth.common.queries import Query
 
@@ -22,7 +23,7 @@ def check_names(policy: PolicySection, known: Iterable[str]) -> None:
 def check_policy(query: Query, policy: PolicySection, delta: float) -> None:
     """Raise PolicyDenied unless the silo allows such a query, whatever is left of the budget."""
     if policy.consent == "deny":
-        raise PolicyDenied('this silo answers no queries: its policy.consent is not "auto"')
+        raise PolicyDenied('this silo answers no queries: its policy.consent is "deny"')
     if query.mechanism not in policy.mechanisms:
         raise PolicyDenied(f"this silo does not allow the mechanism {query.mechanism}: see its policy.mechanisms")
     size = query.layout().size
@@ -35,6 +36,29 @@ def check_policy(query: Query, policy: PolicySection, delta: float) -> None:
                 f"the query alone costs epsilon = {epsilon:.4g}, above this silo's limit for one query of "
                 f"{policy.max_epsilon_per_query:g}: ask with more noise"
             )
+
+
+def check_period(query: Query, spent_in_period: Sequence[Event], policy: PolicySection, delta: float) -> None:
+    """Raise PolicyDenied unless what was spent in the running period and this query stay within its limit."""
+    if policy.max_epsilon_per_period is None:
+        return
+    requested = accounting.epsilon([*spent_in_period, query.event()], delta)
+    if requested > policy.max_epsilon_per_period:
+        raise PolicyDenied(
+            f"with this query the silo would have spent epsilon = {requested:.4g} within {policy.period_days} days, "
+            f"above its limit of {policy.max_epsilon_per_period:g}: ask later or with more noise; nothing was charged"
+        )
+
+
+def check_consent(query_digest: str, verdict: Act | None) -> None:
+    """Raise unless the silo's people have allowed exactly this query: no answer yet is not the same as a no."""
+    if verdict is None:
+        raise ConsentPending(
+            f"query {query_digest} waits for this silo's consent: its people decide with "
+            f"`silosynth silo approve {query_digest}` or `silosynth silo deny`; nothing was charged"
+        )
+    if verdict.verdict == "denied":
+        raise PolicyDenied(f"this silo's people have denied query {query_digest}")
 
 
 def check_budget(query: Query, spent: Sequence[Event], budget: BudgetSection) -> None:

@@ -1,4 +1,4 @@
-"""Files only the guard's user may read, created whole or not at all."""
+"""Files only the guard's user may read, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,6 +18,20 @@ def create_private_file(path: Path, content: bytes) -> None:
         scratch.flush()
         os.fsync(scratch.fileno())
         os.link(scratch.name, path)
+    _sync_folder(path.parent)
+
+
+def replace_private_file(path: Path, content: bytes) -> None:
+    """Durably put `content` in the place of whatever `path` holds; a crash leaves the old file or the new one."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as scratch:
+        try:
+            scratch.write(content)
+            scratch.flush()
+            os.fsync(scratch.fileno())
+            os.replace(scratch.name, path)  # noqa: PTH105 (names, not paths)
+        except BaseException:
+            Path(scratch.name).unlink(missing_ok=True)
+            raise
     _sync_folder(path.parent)
 
 

@@ -20,6 +20,7 @@ from silosynth.client.guard.guard import Guard
 from silosynth.client.guard.ledger import Answered
 from silosynth.common import channels
 from silosynth.common.errors import ConfigError, SilosynthError, SiloUnavailable
+from silosynth.common.heads import Head
 from silosynth.protos.v1 import guard_pb2
 from silosynth.protos.v1.guard_pb2_grpc import GuardServicer, add_GuardServicer_to_server
 
@@ -62,6 +63,10 @@ class GuardService(GuardServicer):
         except SilosynthError as error:
             yield guard_pb2.AnswerPart(refusal=guard_pb2.Refusal(error=type(error).__name__, message=str(error)))
 
+    def Witness(self, request: guard_pb2.Head, context: grpc.ServicerContext) -> guard_pb2.Head:  # noqa: N802
+        with _aborting(context):
+            return self._guard.witness(Head.from_proto(request)).to_proto()
+
     def stop(self) -> None:
         """Returns when no answer is under way any more."""
         self._guard.stop()
@@ -82,7 +87,10 @@ class GuardService(GuardServicer):
 
     def _header(self, answered: Answered) -> guard_pb2.ReleaseHeader:
         return guard_pb2.ReleaseHeader(
-            size=len(answered.sealed), budget=self._guard.budget(), replayed=answered.replayed
+            size=len(answered.sealed),
+            budget=self._guard.budget(),
+            replayed=answered.replayed,
+            head=self._guard.head().to_proto(),
         )
 
 
@@ -155,7 +163,7 @@ def _coarse(send: Callable[[guard_pb2.AnswerPart], None]) -> Callable[[float], N
 
 @contextmanager
 def _aborting(context: grpc.ServicerContext) -> Iterator[None]:
-    """Describe and Budget have no part for a refusal: it travels as the call's status."""
+    """Describe, Budget and Witness have no part for a refusal: it travels as the call's status."""
     try:
         yield
     except SilosynthError as error:

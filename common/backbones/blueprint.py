@@ -21,7 +21,7 @@ class Blueprint(Section):
     classes: Annotated[int, Field(strict=True, ge=1, le=1 << 15)]
     mean: tuple[FiniteFloat, ...]
     std: tuple[Annotated[FiniteFloat, Field(ge=1e-3, le=1e3)], ...]
-    side: Annotated[int, Field(strict=True, ge=1, le=1024)] | None = None
+    side: Annotated[int, Field(strict=True, ge=1, le=256)] | None = None
 
     @model_validator(mode="after")
     def _can_be_built(self) -> Self:

@@ -6,7 +6,6 @@ tensors must look like follows from our own code, and so does the size of the fi
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Literal
 
@@ -42,16 +41,16 @@ def encode_backbone(backbone: Backbone) -> bytes:
 
 
 def save_backbone(backbone: Backbone, path: Path) -> None:
-    """Whole or not at all."""
     write_whole(path, encode_backbone(backbone))
 
 
 def write_whole(path: Path, content: bytes) -> None:
+    """Whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as scratch:
-            scratch.write(content)
-        Path(scratch.name).replace(path)
+        scratch = path.with_name(path.name + ".part")
+        scratch.write_bytes(content)
+        scratch.replace(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}): choose another place") from error
 

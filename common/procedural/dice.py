@@ -14,17 +14,17 @@ class Dice:
         """Several seeds, such as a stream's and a batch's number, stand for one."""
         (mixed,) = np.random.SeedSequence(seeds).generate_state(1, np.uint64)
         self._generator = torch.Generator().manual_seed(int(mixed))
-        self._device = torch.device(device)
+        self.device = torch.device(device)
 
     def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
         drawn = torch.rand(shape, generator=self._generator) * (high - low) + low
-        return drawn.to(self._device)
+        return drawn.to(self.device)
 
     def normal(self, *shape: int) -> Tensor:
-        return torch.randn(shape, generator=self._generator).to(self._device)
+        return torch.randn(shape, generator=self._generator).to(self.device)
 
     def integers(self, bound: int, *shape: int) -> Tensor:
-        return torch.randint(bound, shape, generator=self._generator).to(self._device)
+        return torch.randint(bound, shape, generator=self._generator).to(self.device)
 
     def chance(self, probability: float, *shape: int) -> Tensor:
         """True with this probability."""

@@ -16,13 +16,11 @@ BENDS = 4
 
 def placed_points(dice: Dice, images: int, side: int, is_texture: bool) -> Tensor:
     """Where the pixels of each image lie in its figure's square: turned, scaled, sheared, moved and gently bent."""
-    line = (torch.arange(side) + 0.5) * (2 / side) - 1
+    line = (torch.arange(side, device=dice.device) + 0.5) * (2 / side) - 1
     grid = torch.stack(torch.meshgrid(line, line, indexing="xy"), -1).reshape(-1, 2)
-    grid = grid.to(dice.uniform(1).device)
     turn = dice.normal(images) * 0.2
-    size = 2 ** dice.uniform(images, 1, 1, low=-0.15, high=0.75)
-    if is_texture:
-        size = 2 ** dice.uniform(images, 1, 1, low=-0.3, high=0.3)
+    smallest, largest = (-0.3, 0.3) if is_texture else (-0.15, 0.75)
+    size = 2 ** dice.uniform(images, 1, 1, low=smallest, high=largest)
     stretch = 2 ** (dice.normal(images) * 0.2)
     zero = torch.zeros_like(turn)
     scale = torch.stack((stretch, dice.normal(images) * 0.1, zero, 1 / stretch), -1).reshape(-1, 2, 2)

@@ -42,7 +42,9 @@ def curves(dice: Dice, classes: int) -> Family:
     """Closed curves around the centre: the radius is a short Fourier series of the angle."""
     fading = torch.arange(1, HARMONICS + 1) ** -0.7
     waves = dice.normal(classes, HARMONICS) * fading * 0.3
-    return Family({"waves": waves, "phases": dice.uniform(classes, HARMONICS, high=2 * math.pi)}, _draw_curves, False)
+    return Family(
+        {"waves": waves, "phases": dice.uniform(classes, HARMONICS, high=2 * math.pi)}, _draw_curves, is_texture=False
+    )
 
 
 def _draw_curves(of: Parameters, points: Tensor, dice: Dice) -> Tensor:
@@ -88,10 +90,10 @@ def strokes(dice: Dice, classes: int) -> Family:
     # A stroke that is dropped lies on the first one.
     dropped = torch.arange(STROKES)[:, None, None] > dice.integers(STROKES, classes, 1, 1, 1)
     controls = torch.where(dropped, controls[:, :1], controls)
-    path = _bezier(controls).flatten(1, 2)[:, None, None]
-    low, high = path.amin(3, keepdim=True)[:, :, 0], path.amax(3, keepdim=True)[:, :, 0]
-    filling = (controls - (low + high) / 2) * (1.7 / (high - low).amax(-1, keepdim=True))
-    return Family({"controls": filling}, _draw_strokes, is_texture=False)
+    path = _bezier(controls).flatten(1, 2)
+    low, high = path.amin(1)[:, None, None], path.amax(1)[:, None, None]
+    centred = (controls - (low + high) / 2) * (1.7 / (high - low).amax(-1, keepdim=True))
+    return Family({"controls": centred}, _draw_strokes, is_texture=False)
 
 
 def _draw_strokes(of: Parameters, points: Tensor, dice: Dice) -> Tensor:

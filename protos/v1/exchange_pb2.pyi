@@ -7,14 +7,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class FromSilo(_message.Message):
-    __slots__ = ("ticket", "hello", "answer")
+    __slots__ = ("ticket", "hello", "answer", "head")
     TICKET_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
     ticket: int
     hello: Hello
     answer: _guard_pb2.AnswerPart
-    def __init__(self, ticket: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., answer: _Optional[_Union[_guard_pb2.AnswerPart, _Mapping]] = ...) -> None: ...
+    head: _guard_pb2.Head
+    def __init__(self, ticket: _Optional[int] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., answer: _Optional[_Union[_guard_pb2.AnswerPart, _Mapping]] = ..., head: _Optional[_Union[_guard_pb2.Head, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("run_id", "description", "budget")
@@ -27,12 +29,14 @@ class Hello(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., description: _Optional[_Union[_guard_pb2.Description, _Mapping]] = ..., budget: _Optional[_Union[_guard_pb2.BudgetStatus, _Mapping]] = ...) -> None: ...
 
 class ToSilo(_message.Message):
-    __slots__ = ("ask", "farewell")
+    __slots__ = ("ask", "farewell", "witnessed")
     ASK_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
+    WITNESSED_FIELD_NUMBER: _ClassVar[int]
     ask: Ask
     farewell: Farewell
-    def __init__(self, ask: _Optional[_Union[Ask, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ...) -> None: ...
+    witnessed: _guard_pb2.Head
+    def __init__(self, ask: _Optional[_Union[Ask, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., witnessed: _Optional[_Union[_guard_pb2.Head, _Mapping]] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("ticket", "query")

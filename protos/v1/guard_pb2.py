@@ -25,31 +25,33 @@ _sym_db = _symbol_database.Default()
 from silosynth.protos.v1 import query_pb2 as silosynth_dot_v1_dot_query__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18silosynth/v1/guard.proto\x12\x0csilosynth.v1\x1a\x18silosynth/v1/query.proto\"\x11\n\x0f\x44\x65scribeRequest\"\x8b\x01\n\x0b\x44\x65scription\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12$\n\x06schema\x18\x04 \x01(\x0b\x32\x14.silosynth.v1.Schema\x12\x12\n\nmechanisms\x18\x05 \x03(\t\x12\x12\n\npublic_key\x18\x06 \x01(\x0c\"\x0f\n\rBudgetRequest\"]\n\x0c\x42udgetStatus\x12\x15\n\repsilon_total\x18\x01 \x01(\x01\x12\x15\n\repsilon_spent\x18\x02 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x03 \x01(\x01\x12\x10\n\x08releases\x18\x04 \x01(\x04\"\x19\n\x08Question\x12\r\n\x05query\x18\x01 \x01(\x0c\"\xaa\x01\n\nAnswerPart\x12*\n\x08progress\x18\x01 \x01(\x0b\x32\x16.silosynth.v1.ProgressH\x00\x12-\n\x06header\x18\x02 \x01(\x0b\x32\x1b.silosynth.v1.ReleaseHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x03 \x01(\x0cH\x00\x12(\n\x07refusal\x18\x04 \x01(\x0b\x32\x15.silosynth.v1.RefusalH\x00\x42\x06\n\x04part\"+\n\x08Progress\x12\r\n\x05phase\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x02\"[\n\rReleaseHeader\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12*\n\x06\x62udget\x18\x02 \x01(\x0b\x32\x1a.silosynth.v1.BudgetStatus\x12\x10\n\x08replayed\x18\x03 \x01(\x08\")\n\x07Refusal\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t2\xce\x01\n\x05Guard\x12\x44\n\x08\x44\x65scribe\x12\x1d.silosynth.v1.DescribeRequest\x1a\x19.silosynth.v1.Description\x12\x41\n\x06\x42udget\x12\x1b.silosynth.v1.BudgetRequest\x1a\x1a.silosynth.v1.BudgetStatus\x12<\n\x06\x41nswer\x12\x16.silosynth.v1.Question\x1a\x18.silosynth.v1.AnswerPart0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18silosynth/v1/guard.proto\x12\x0csilosynth.v1\x1a\x18silosynth/v1/query.proto\"[\n\x04Head\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\x12\x12\n\npublic_key\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"\x11\n\x0f\x44\x65scribeRequest\"\xc4\x01\n\x0b\x44\x65scription\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12$\n\x06schema\x18\x04 \x01(\x0b\x32\x14.silosynth.v1.Schema\x12\x12\n\nmechanisms\x18\x05 \x03(\t\x12\x12\n\npublic_key\x18\x06 \x01(\x0c\x12 \n\x04head\x18\x07 \x01(\x0b\x32\x12.silosynth.v1.Head\x12\x15\n\rdisjoint_from\x18\x08 \x03(\t\"\x0f\n\rBudgetRequest\"]\n\x0c\x42udgetStatus\x12\x15\n\repsilon_total\x18\x01 \x01(\x01\x12\x15\n\repsilon_spent\x18\x02 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x03 \x01(\x01\x12\x10\n\x08releases\x18\x04 \x01(\x04\"\x19\n\x08Question\x12\r\n\x05query\x18\x01 \x01(\x0c\"\xaa\x01\n\nAnswerPart\x12*\n\x08progress\x18\x01 \x01(\x0b\x32\x16.silosynth.v1.ProgressH\x00\x12-\n\x06header\x18\x02 \x01(\x0b\x32\x1b.silosynth.v1.ReleaseHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x03 \x01(\x0cH\x00\x12(\n\x07refusal\x18\x04 \x01(\x0b\x32\x15.silosynth.v1.RefusalH\x00\x42\x06\n\x04part\"+\n\x08Progress\x12\r\n\x05phase\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x02\"}\n\rReleaseHeader\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12*\n\x06\x62udget\x18\x02 \x01(\x0b\x32\x1a.silosynth.v1.BudgetStatus\x12\x10\n\x08replayed\x18\x03 \x01(\x08\x12 \n\x04head\x18\x04 \x01(\x0b\x32\x12.silosynth.v1.Head\")\n\x07Refusal\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t2\x81\x02\n\x05Guard\x12\x44\n\x08\x44\x65scribe\x12\x1d.silosynth.v1.DescribeRequest\x1a\x19.silosynth.v1.Description\x12\x41\n\x06\x42udget\x12\x1b.silosynth.v1.BudgetRequest\x1a\x1a.silosynth.v1.BudgetStatus\x12<\n\x06\x41nswer\x12\x16.silosynth.v1.Question\x1a\x18.silosynth.v1.AnswerPart0\x01\x12\x31\n\x07Witness\x12\x12.silosynth.v1.Head\x1a\x12.silosynth.v1.Headb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'silosynth.v1.guard_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DESCRIBEREQUEST']._serialized_start=68
-  _globals['_DESCRIBEREQUEST']._serialized_end=85
-  _globals['_DESCRIPTION']._serialized_start=88
-  _globals['_DESCRIPTION']._serialized_end=227
-  _globals['_BUDGETREQUEST']._serialized_start=229
-  _globals['_BUDGETREQUEST']._serialized_end=244
-  _globals['_BUDGETSTATUS']._serialized_start=246
-  _globals['_BUDGETSTATUS']._serialized_end=339
-  _globals['_QUESTION']._serialized_start=341
-  _globals['_QUESTION']._serialized_end=366
-  _globals['_ANSWERPART']._serialized_start=369
-  _globals['_ANSWERPART']._serialized_end=539
-  _globals['_PROGRESS']._serialized_start=541
-  _globals['_PROGRESS']._serialized_end=584
-  _globals['_RELEASEHEADER']._serialized_start=586
-  _globals['_RELEASEHEADER']._serialized_end=677
-  _globals['_REFUSAL']._serialized_start=679
-  _globals['_REFUSAL']._serialized_end=720
-  _globals['_GUARD']._serialized_start=723
-  _globals['_GUARD']._serialized_end=929
+  _globals['_HEAD']._serialized_start=68
+  _globals['_HEAD']._serialized_end=159
+  _globals['_DESCRIBEREQUEST']._serialized_start=161
+  _globals['_DESCRIBEREQUEST']._serialized_end=178
+  _globals['_DESCRIPTION']._serialized_start=181
+  _globals['_DESCRIPTION']._serialized_end=377
+  _globals['_BUDGETREQUEST']._serialized_start=379
+  _globals['_BUDGETREQUEST']._serialized_end=394
+  _globals['_BUDGETSTATUS']._serialized_start=396
+  _globals['_BUDGETSTATUS']._serialized_end=489
+  _globals['_QUESTION']._serialized_start=491
+  _globals['_QUESTION']._serialized_end=516
+  _globals['_ANSWERPART']._serialized_start=519
+  _globals['_ANSWERPART']._serialized_end=689
+  _globals['_PROGRESS']._serialized_start=691
+  _globals['_PROGRESS']._serialized_end=734
+  _globals['_RELEASEHEADER']._serialized_start=736
+  _globals['_RELEASEHEADER']._serialized_end=861
+  _globals['_REFUSAL']._serialized_start=863
+  _globals['_REFUSAL']._serialized_end=904
+  _globals['_GUARD']._serialized_start=907
+  _globals['_GUARD']._serialized_end=1164
 # @@protoc_insertion_point(module_scope)

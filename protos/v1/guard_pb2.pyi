@@ -7,25 +7,43 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Head(_message.Message):
+    __slots__ = ("silo", "sequence", "hash", "public_key", "signature")
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    silo: str
+    sequence: int
+    hash: bytes
+    public_key: bytes
+    signature: bytes
+    def __init__(self, silo: _Optional[str] = ..., sequence: _Optional[int] = ..., hash: _Optional[bytes] = ..., public_key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
 class DescribeRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("silo", "dataset", "version", "schema", "mechanisms", "public_key")
+    __slots__ = ("silo", "dataset", "version", "schema", "mechanisms", "public_key", "head", "disjoint_from")
     SILO_FIELD_NUMBER: _ClassVar[int]
     DATASET_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     MECHANISMS_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    DISJOINT_FROM_FIELD_NUMBER: _ClassVar[int]
     silo: str
     dataset: str
     version: str
     schema: _query_pb2.Schema
     mechanisms: _containers.RepeatedScalarFieldContainer[str]
     public_key: bytes
-    def __init__(self, silo: _Optional[str] = ..., dataset: _Optional[str] = ..., version: _Optional[str] = ..., schema: _Optional[_Union[_query_pb2.Schema, _Mapping]] = ..., mechanisms: _Optional[_Iterable[str]] = ..., public_key: _Optional[bytes] = ...) -> None: ...
+    head: Head
+    disjoint_from: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, silo: _Optional[str] = ..., dataset: _Optional[str] = ..., version: _Optional[str] = ..., schema: _Optional[_Union[_query_pb2.Schema, _Mapping]] = ..., mechanisms: _Optional[_Iterable[str]] = ..., public_key: _Optional[bytes] = ..., head: _Optional[_Union[Head, _Mapping]] = ..., disjoint_from: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class BudgetRequest(_message.Message):
     __slots__ = ()
@@ -70,14 +88,16 @@ class Progress(_message.Message):
     def __init__(self, phase: _Optional[str] = ..., fraction: _Optional[float] = ...) -> None: ...
 
 class ReleaseHeader(_message.Message):
-    __slots__ = ("size", "budget", "replayed")
+    __slots__ = ("size", "budget", "replayed", "head")
     SIZE_FIELD_NUMBER: _ClassVar[int]
     BUDGET_FIELD_NUMBER: _ClassVar[int]
     REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
     size: int
     budget: BudgetStatus
     replayed: bool
-    def __init__(self, size: _Optional[int] = ..., budget: _Optional[_Union[BudgetStatus, _Mapping]] = ..., replayed: bool = ...) -> None: ...
+    head: Head
+    def __init__(self, size: _Optional[int] = ..., budget: _Optional[_Union[BudgetStatus, _Mapping]] = ..., replayed: bool = ..., head: _Optional[_Union[Head, _Mapping]] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("error", "message")

@@ -49,6 +49,11 @@ class GuardStub(object):
                 request_serializer=silosynth_dot_v1_dot_guard__pb2.Question.SerializeToString,
                 response_deserializer=silosynth_dot_v1_dot_guard__pb2.AnswerPart.FromString,
                 _registered_method=True)
+        self.Witness = channel.unary_unary(
+                '/silosynth.v1.Guard/Witness',
+                request_serializer=silosynth_dot_v1_dot_guard__pb2.Head.SerializeToString,
+                response_deserializer=silosynth_dot_v1_dot_guard__pb2.Head.FromString,
+                _registered_method=True)
 
 
 class GuardServicer(object):
@@ -72,6 +77,13 @@ class GuardServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Witness(self, request, context):
+        """takes what the server last saw of the ledger, tells what it is now
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GuardServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -89,6 +101,11 @@ def add_GuardServicer_to_server(servicer, server):
                     servicer.Answer,
                     request_deserializer=silosynth_dot_v1_dot_guard__pb2.Question.FromString,
                     response_serializer=silosynth_dot_v1_dot_guard__pb2.AnswerPart.SerializeToString,
+            ),
+            'Witness': grpc.unary_unary_rpc_method_handler(
+                    servicer.Witness,
+                    request_deserializer=silosynth_dot_v1_dot_guard__pb2.Head.FromString,
+                    response_serializer=silosynth_dot_v1_dot_guard__pb2.Head.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -172,6 +189,33 @@ class Guard(object):
             '/silosynth.v1.Guard/Answer',
             silosynth_dot_v1_dot_guard__pb2.Question.SerializeToString,
             silosynth_dot_v1_dot_guard__pb2.AnswerPart.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Witness(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/silosynth.v1.Guard/Witness',
+            silosynth_dot_v1_dot_guard__pb2.Head.SerializeToString,
+            silosynth_dot_v1_dot_guard__pb2.Head.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,22 +1,24 @@
-"""Training a model on synthetic records and testing it on real ones."""
+"""Training a model on records and asking it about others. The same seed gives the same model on the same machine."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
-from silosynth.common.datasets.records import Records
-from silosynth.common.schema import Schema
+from silosynth.common.datasets.records import Records, to_unit_range
 from silosynth.server.evaluation.models import build_model
 
-_BATCH = 128
+Labels = npt.NDArray[np.int64]
+SoftLabels = npt.NDArray[np.float32]
+
+_BATCH = 64
 _TEST_BATCH = 2048
-_LEARNING_RATE = 3e-3
+_LEARNING_RATE = 5e-3
 _WEIGHT_DECAY = 1e-2
-_SHIFT_SHARE = 1 / 8  # of an image's side
+_LARGEST_NOISE = 0.3
 
 
 def pick_device(name: str) -> torch.device:
@@ -24,28 +26,26 @@ def pick_device(name: str) -> torch.device:
 
 
 def train_model(
-    model_name: str,
-    schema: Schema,
-    features: npt.NDArray[np.float32],
-    targets: npt.NDArray[np.float32] | npt.NDArray[np.int64],
-    *,
-    steps: int,
-    seed: int,
-    device: torch.device,
+    model_name: str, records: Records, soft_labels: SoftLabels | None, *, steps: int, seed: int, device: torch.device
 ) -> nn.Module:
-    """AdamW with one warm and one long falling slope; images are shifted a little, the same for a whole batch."""
-    inputs = torch.from_numpy(features.reshape(-1, schema.dimension)).to(device)
-    wanted = torch.from_numpy(targets).to(device)
+    """AdamW with one warm and one long falling slope, on batches drawn with replacement.
+
+    Each record gets noise of its own random strength: small synthetic sets are learned by heart without it.
+    (Chosen on the training parts of MNIST and Fashion-MNIST; shifting images as well made small ones worse.)
+    """
+    targets = torch.from_numpy(records.labels if soft_labels is None else soft_labels)
     dice = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = build_model(model_name, schema).to(device)
+        model = build_model(model_name, records.schema).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=steps)
     for _ in range(steps):
-        chosen = torch.randint(len(wanted), (min(_BATCH, len(wanted)),), generator=dice)
-        batch = _shifted(inputs[chosen], schema, dice)
-        loss = functional.cross_entropy(model(batch), wanted[chosen])
+        chosen = torch.randint(len(records), (_BATCH,), generator=dice)
+        batch = torch.from_numpy(to_unit_range(records.features[chosen.numpy()]).reshape(_BATCH, -1))
+        strength = _LARGEST_NOISE * torch.rand(_BATCH, 1, generator=dice)
+        batch += strength * torch.randn(batch.shape, generator=dice)
+        loss = functional.cross_entropy(model(batch.to(device)), targets[chosen].to(device))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -54,22 +54,9 @@ def train_model(
 
 
 @torch.no_grad()
-def predict(model: nn.Module, records: Records, device: torch.device) -> npt.NDArray[np.int64]:
+def predict(model: nn.Module, records: Records, device: torch.device) -> Labels:
     parts = [
         model(torch.from_numpy(features).to(device)).argmax(dim=1).cpu().numpy()
         for features, _ in records.batches(_TEST_BATCH)
     ]
     return np.concatenate(parts)
-
-
-def _shifted(batch: Tensor, schema: Schema, dice: torch.Generator) -> Tensor:
-    """Moved by up to an eighth of the side, edges repeated; tables stay as they are."""
-    if not schema.is_image:
-        return batch
-    height, width, channels = schema.shape
-    reach = max(1, int(min(height, width) * _SHIFT_SHARE))
-    down, right = torch.randint(0, 2 * reach + 1, (2,), generator=dice).tolist()
-    images = batch.reshape(-1, height, width, channels).permute(0, 3, 1, 2)
-    padded = functional.pad(images, (reach,) * 4, mode="replicate")
-    moved = padded[:, :, down : down + height, right : right + width]
-    return moved.permute(0, 2, 3, 1).reshape(batch.shape)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from silosynth.common.config import Section
+from silosynth.common.datasets.records import Records, to_bytes_range
 from silosynth.common.events import Event
 from silosynth.common.queries import Plan, Query
 from silosynth.common.schema import Schema
@@ -49,13 +50,24 @@ class Summed:
 
 @dataclass(frozen=True)
 class Product:
-    """What a recipe makes: labelled synthetic records in [-1, 1], perhaps soft labels, models, a classifier."""
+    """What a recipe makes: synthetic records in [-1, 1] of the schema's shape, labels, perhaps more."""
 
     features: npt.NDArray[np.float32]
     labels: npt.NDArray[np.int64]
     soft_labels: npt.NDArray[np.float32] | None = None
     models: dict[str, dict[str, npt.NDArray[Any]]] = field(default_factory=dict)
     classifier: Classifier | None = None  # maps flat float32 features in [-1, 1] to labels
+
+    @classmethod
+    def of(cls, features: Array, schema: Schema, **others: Any) -> Product:
+        """From an array whose last two axes are classes and dimension."""
+        flat = features.reshape(-1, schema.classes, schema.dimension)
+        labels = np.tile(np.arange(schema.classes), len(flat))
+        return cls(flat.astype(np.float32).reshape(-1, *schema.shape), labels, **others)
+
+    def records(self, schema: Schema) -> Records:
+        """The synthetic set as it is published: images in 8 bits."""
+        return Records(to_bytes_range(self.features) if schema.is_image else self.features, self.labels, schema)
 
 
 Steps = Generator[Query, Summed, Product]

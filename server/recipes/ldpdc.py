@@ -13,17 +13,17 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from silosynth.common.accounting import calibrate
+from silosynth.common.accounting import calibrate, epsilon
 from silosynth.common.config import Section
+from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.queries import Mixtures
-from silosynth.common.schema import Schema
 from silosynth.server.recipes.base import Array, Product, Steps, Summed, Task
 from silosynth.server.recipes.classifiers import nearest_mean
 from silosynth.server.recipes.clipping import Clipping
-from silosynth.server.synthesis.contrast import as_records
+from silosynth.server.synthesis.contrast import in_box
 from silosynth.server.synthesis.denoise import denoised_counts, denoised_means, shrunk
-from silosynth.server.synthesis.variation import assumed_variances, vary
+from silosynth.server.synthesis.variation import vary
 
 
 class Parameters(Clipping):
@@ -48,13 +48,10 @@ class Ldpdc:
         return [SampledGaussian(noise_multiplier, parameters.sampling_probability, parameters.mixtures)]
 
     def steps(self, task: Task, parameters: Parameters) -> Steps:
-        z = parameters.noise_multiplier
-        if z is None:
-            z = calibrate(lambda z: self.events(task, parameters, z), task.epsilon, task.delta)
         center, radius = parameters.bounds(task.schema)
         query = Mixtures(
             schema=task.schema,
-            noise_multiplier=z,
+            noise_multiplier=self._noise_multiplier(task, parameters),
             mixtures=parameters.mixtures,
             sampling_probability=parameters.sampling_probability,
             center=center,
@@ -67,16 +64,23 @@ class Ldpdc:
         means = mixtures.mean(axis=0)
         if parameters.denoise:
             means, mixtures = _denoised(query, summed, drawn)
-            mixtures = vary(mixtures, assumed_variances(means, radius, task.schema), task.schema, task.seed)
-        return Product(
-            as_records(mixtures.reshape(-1, task.schema.dimension), center, task.schema),
-            np.tile(np.arange(task.schema.classes), query.mixtures),
-            classifier=nearest_mean(means, center, radius),
-        )
+        records = in_box(mixtures, center, task.schema)
+        if parameters.denoise:
+            records = vary(records, task.schema, task.seed)
+        return Product.of(records, task.schema, classifier=nearest_mean(means, center, radius))
+
+    def _noise_multiplier(self, task: Task, parameters: Parameters) -> float:
+        z = parameters.noise_multiplier
+        if z is None:
+            return calibrate(lambda z: self.events(task, parameters, z), task.epsilon, task.delta)
+        spent = epsilon(self.events(task, parameters, z), task.delta)
+        if spent > task.epsilon:
+            raise ConfigError(f"noise_multiplier = {z:g} spends epsilon {spent:.3f}, the run has {task.epsilon:g}")
+        return z
 
 
 def _drawn_records(query: Mixtures, summed: Summed) -> Array:
-    """How many records of each class all mixtures drew together, M * q * N_c: one mixture's own count is mostly noise."""
+    """M * q * N_c: how many records of each class all mixtures drew together. One's own count is mostly noise."""
     one_record = query.count_step() * query.grid()
     counts = summed.blocks["counts"].sum(axis=0) / one_record
     return denoised_counts(counts, query.mixtures * summed.noise_variance / one_record**2)
@@ -84,9 +88,9 @@ def _drawn_records(query: Mixtures, summed: Summed) -> Array:
 
 def _denoised(query: Mixtures, summed: Summed, drawn: Array) -> tuple[Array, Array]:
     """Class means (C, d), and mixtures (M, C, d) about them."""
-    sums, M, schema = summed.blocks["sums"], query.mixtures, query.schema
-    means = denoised_means(sums.sum(axis=0), drawn, M * summed.noise_variance, schema)
-    differences = (sums - sums.mean(axis=0)) * M / drawn[:, None]
-    noise = np.tile(summed.noise_variance * (M / drawn) ** 2, M)
-    scatter = shrunk(differences.reshape(-1, schema.dimension), noise, schema, freedom=1 - 1 / M)
+    sums, schema, noise = summed.blocks["sums"], query.schema, summed.noise_variance
+    count, drawn_by_one = query.mixtures, drawn / query.mixtures
+    means = denoised_means(sums.sum(axis=0), drawn, count * noise, schema)
+    differences = ((sums - sums.mean(axis=0)) / drawn_by_one[:, None]).reshape(-1, schema.dimension)
+    scatter = shrunk(differences, np.tile(noise / drawn_by_one**2, count), schema, freedom=1 - 1 / count)
     return means, means + scatter.reshape(sums.shape)

@@ -1,12 +1,11 @@
 """Prototypes: one noisy mean per class. A floor that every other recipe must beat.
 
-One query: the sums and sizes of the classes. The synthetic set is one record per class, and an unknown record belongs to
-the class whose mean is nearest.
+One query: the sums and sizes of the classes. The synthetic set is one record per class, its mean; a new record belongs
+to the class whose mean is nearest.
 """
 
 from __future__ import annotations
 
-import numpy as np
 from pydantic import Field
 
 from silosynth.common.accounting import calibrate
@@ -16,7 +15,7 @@ from silosynth.common.queries import Mixtures
 from silosynth.server.recipes.base import Product, Steps, Task
 from silosynth.server.recipes.classifiers import nearest_mean
 from silosynth.server.recipes.clipping import Clipping
-from silosynth.server.synthesis.contrast import as_records
+from silosynth.server.synthesis.contrast import in_box
 from silosynth.server.synthesis.denoise import denoised_counts, denoised_means
 
 
@@ -47,8 +46,5 @@ class Prototypes:
         noise, one_record = summed.noise_variance, query.count_step() * query.grid()
         sizes = denoised_counts(summed.blocks["counts"][0] / one_record, noise / one_record**2)
         means = denoised_means(summed.blocks["sums"][0], sizes, noise, schema)
-        return Product(
-            as_records(means, center, schema),
-            np.arange(schema.classes),
-            classifier=nearest_mean(means, center, radius),
-        )
+        images = in_box(means, center, schema)
+        return Product.of(images, schema, classifier=nearest_mean(means, center, radius))

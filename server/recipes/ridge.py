@@ -1,8 +1,8 @@
-"""Ridge regression from noisy sufficient statistics. The other floor: a linear model, and the Gaussians behind it.
+"""Ridge regression from noisy sufficient statistics. The other floor: a linear model, and records to go with it.
 
 One query: second moments of all records, sums and sizes of the classes. With u a centred record scaled and clipped to
 length 1, W and b minimize sum |onehot(y) - W u - b|^2 + lambda |W|^2, where lambda comes from the moments' known noise
-alone. The synthetic set is drawn around the class means with the variances the moments show within classes.
+alone. The synthetic set is made of the class means in the same release, with variation.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from silosynth.common.accounting import calibrate
 from silosynth.common.config import Section
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.queries import SufficientStatistics
-from silosynth.common.schema import Schema
 from silosynth.server.recipes.base import Array, Product, Steps, Task
 from silosynth.server.recipes.classifiers import linear
 from silosynth.server.recipes.clipping import Clipping
-from silosynth.server.synthesis.contrast import as_records
+from silosynth.server.synthesis.contrast import in_box
 from silosynth.server.synthesis.denoise import denoised_counts, denoised_means
-from silosynth.server.synthesis.variation import measured_variances, vary
+from silosynth.server.synthesis.variation import vary
 
 
 class Parameters(Clipping):
@@ -56,10 +55,10 @@ class Ridge:
         sizes = denoised_counts(summed.blocks["counts"] / one_record, noise / one_record**2)
         weights, bias = _regression(moments, sums, sizes, math.sqrt(noise))
         means = denoised_means(sums, sizes, noise / query.class_weight**2, schema)
-        records = _drawn(moments, means, sizes, schema, parameters.records_per_class, task.seed)
-        return Product(
-            as_records(records * radius, center, schema),
-            np.repeat(np.arange(schema.classes), parameters.records_per_class),
+        images = np.tile(in_box(means * radius, center, schema), (parameters.records_per_class, 1, 1))
+        return Product.of(
+            vary(images, schema, task.seed),
+            schema,
             models={"ridge": _as_model(weights / radius, bias, center, radius)},
             classifier=linear(weights / radius, bias, center, radius),
         )
@@ -84,13 +83,6 @@ def _regression(moments: Array, sums: Array, sizes: Array, noise_std: float) -> 
     targets = sums - sizes[:, None] * mean
     weights = (targets @ vectors / (np.maximum(values, 0) + penalty)) @ vectors.T
     return weights, sizes / total - weights @ mean
-
-
-def _drawn(moments: Array, means: Array, sizes: Array, schema: Schema, per_class: int, seed: int) -> Array:
-    """Records (C * per_class, d), class by class, from one Gaussian per class with a common covariance."""
-    shares = sizes / sizes.sum()
-    within = moments / sizes.sum() - (means.T * shares) @ means
-    return vary(np.repeat(means, per_class, axis=0), measured_variances(within, schema), schema, seed)
 
 
 def _as_model(weights: Array, bias: Array, center: float, radius: float) -> dict[str, Array]:

@@ -8,28 +8,26 @@ contact-sheet.png  evaluation.json  manifest.json
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
+import re
 import shutil
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import save_file
 
-from silosynth.common.accounting import epsilon
-from silosynth.common.datasets.records import to_bytes_range
-from silosynth.common.errors import ConfigError, VerificationFailed
+from silosynth.common.datasets.records import Records
+from silosynth.common.errors import ConfigError
 from silosynth.common.releases import Receipt
 from silosynth.common.schema import Schema
 from silosynth.server.evaluation import Evaluation
 from silosynth.server.recipes.base import Product
 from silosynth.server.releases.contact_sheet import contact_sheet, to_picture
+from silosynth.server.releases.manifest import write_manifest
 
-_MANIFEST = "manifest.json"
+_PICTURE_CHANNELS = (1, 3)
 
 
 def write_release(
@@ -45,99 +43,66 @@ def write_release(
     """Write the folder beside its final place and move it there whole: a release is complete or absent."""
     if path.exists():
         raise ConfigError(f"{path} exists already: a release is never overwritten, choose another folder")
-    scratch = path.with_name(f".{path.name}.unfinished")
-    shutil.rmtree(scratch, ignore_errors=True)
+    if class_names and len(class_names) != schema.classes:
+        raise ConfigError(f"{len(class_names)} class names are given for {schema.classes} classes: name all or none")
     names = list(class_names) or [str(label) for label in range(schema.classes)]
-    _write_data(scratch / "data", product, schema, names)
-    if schema.is_image:
-        contact_sheet(to_bytes_range(product.features), product.labels, names).save(scratch / "contact-sheet.png")
-    for name, tensors in product.models.items():
-        (scratch / "models").mkdir(exist_ok=True)
-        save_file(dict(tensors), scratch / "models" / f"{name}.safetensors")
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    (unfinished / "data").mkdir(parents=True)
+    records = product.records(schema)
+    _write_arrays(unfinished / "data/train.npz", records, product)
+    if schema.is_image and schema.shape[2] in _PICTURE_CHANNELS:
+        _write_pictures(unfinished / "data/train", records, names)
+        contact_sheet(records.features, records.labels, names).save(unfinished / "contact-sheet.png")
+    _write_models(unfinished / "models", product)
     if evaluation is not None:
-        (scratch / "evaluation.json").write_text(evaluation.model_dump_json(indent=2) + "\n")
-    manifest = {
-        "silosynth": version("silosynth"),
-        "run": run,
-        "classes": names,
-        "privacy": _privacy(receipts, delta),
-        "receipts": [_described(receipt) for receipt in receipts],
-        "files": _digests(scratch),
+        (unfinished / "evaluation.json").write_text(evaluation.model_dump_json(indent=2) + "\n")
+    write_manifest(unfinished, names, receipts, delta, run)
+    for written in [*unfinished.rglob("*"), unfinished]:
+        _sync(written)
+    unfinished.rename(path)
+    _sync(path.parent)
+    return path
+
+
+def _write_arrays(path: Path, records: Records, product: Product) -> None:
+    arrays: dict[str, Any] = {
+        "images" if records.schema.is_image else "features": records.features,
+        "labels": records.labels.astype(np.int64),
     }
-    (scratch / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
-    _sync(scratch)
-    return scratch.rename(path)
-
-
-def verify_release(path: Path) -> dict[str, Any]:
-    """Check every file against the manifest and return it; VerificationFailed names the first file that differs."""
-    try:
-        manifest: dict[str, Any] = json.loads((path / _MANIFEST).read_text())
-        expected = manifest["files"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise VerificationFailed(f"{path / _MANIFEST} is missing or not a manifest") from error
-    found = _digests(path)
-    for name in sorted(expected.keys() | found.keys()):
-        if found.get(name) != expected.get(name):
-            state = "is missing" if name not in found else "is not listed" if name not in expected else "was changed"
-            raise VerificationFailed(f"{path}: {name} {state}")
-    return manifest
-
-
-def _write_data(folder: Path, product: Product, schema: Schema, names: Sequence[str]) -> None:
-    folder.mkdir(parents=True)
-    arrays: dict[str, Any] = {"labels": product.labels.astype(np.int64)}
     if product.soft_labels is not None:
-        arrays["soft_labels"] = product.soft_labels
-    if schema.is_image:
-        arrays["images"] = to_bytes_range(product.features)
-        _write_pictures(folder / "train", arrays["images"], product.labels, names)
-    else:
-        arrays["features"] = product.features
-    np.savez_compressed(folder / "train.npz", **arrays)
+        arrays["soft_labels"] = product.soft_labels.astype(np.float32)
+    np.savez_compressed(path, **arrays)
 
 
-def _write_pictures(folder: Path, images: Any, labels: Any, names: Sequence[str]) -> None:
-    for label, name in enumerate(names):
+def _write_pictures(folder: Path, records: Records, names: Sequence[str]) -> None:
+    for label, name in enumerate(_folder_names(names)):
         (folder / name).mkdir(parents=True)
-        for number, index in enumerate(np.flatnonzero(labels == label), start=1):
-            to_picture(images[index]).save(folder / name / f"{number:06}.png")
+        for number, image in enumerate(records.features[records.labels == label], start=1):
+            to_picture(image).save(folder / name / f"{number:06}.png")
 
 
-def _privacy(receipts: Sequence[Receipt], delta: float) -> dict[str, Any]:
-    """What each silo spent on this release, computed from its receipts."""
-    silos = sorted({receipt.silo for receipt in receipts})
-    spent = {silo: epsilon([r.event for r in receipts if r.silo == silo], delta) for silo in silos}
-    return {
-        "unit": "one record, added or removed, per silo",
-        "delta": delta,
-        "epsilon_by_silo": spent,
-        "epsilon_worst": max(spent.values(), default=0.0),
-    }
+def _folder_names(names: Sequence[str]) -> list[str]:
+    """Loaders number classes by the order of their folders' names, so each begins with its number, zeros in front."""
+    digits = len(str(len(names) - 1))
+    numbers = [f"{label:0{digits}}" for label in range(len(names))]
+    plain = [re.sub(r"[^0-9A-Za-z]+", "-", name).strip("-").lower() for name in names]
+    return [
+        number if word in ("", number, number.lstrip("0")) else f"{number}-{word}"
+        for number, word in zip(numbers, plain, strict=True)
+    ]
 
 
-def _described(receipt: Receipt) -> dict[str, Any]:
-    described = {name: value.hex() if isinstance(value, bytes) else value for name, value in vars(receipt).items()}
-    return {**described, "event": vars(receipt.event)}
+def _write_models(folder: Path, product: Product) -> None:
+    for name, tensors in product.models.items():
+        folder.mkdir(exist_ok=True)
+        contiguous = {key: np.ascontiguousarray(tensor) for key, tensor in tensors.items()}
+        save_file(contiguous, folder / f"{name}.safetensors")
 
 
-def _digests(folder: Path) -> dict[str, dict[str, Any]]:
-    """Digest and size of every file but the manifest itself."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {
-        path.relative_to(folder).as_posix(): {"sha256": _sha256(path), "bytes": path.stat().st_size}
-        for path in files
-        if path != folder / _MANIFEST
-    }
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    for path in [folder, *folder.rglob("*")]:
-        descriptor = os.open(path, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
         os.fsync(descriptor)
+    finally:
         os.close(descriptor)

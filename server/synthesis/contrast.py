@@ -1,4 +1,4 @@
-"""From estimated rows to publishable records in [-1, 1]."""
+"""From estimated differences from a centre to values in [-1, 1]."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Array = npt.NDArray[np.float64]
 _CUT_SHARE = 0.02
 
 
-def as_records(rows: Array, center: float, schema: Schema) -> npt.NDArray[np.float32]:
-    """Flat rows about `center` as records of the schema's shape.
+def in_box(rows: Array, center: float, schema: Schema) -> Array:
+    """center + rows, cut to [-1, 1].
 
     Images all get the one contrast with which a fiftieth of their values leaves the box: clipping has dimmed them by a
     factor nobody knows, and noise may reach far beyond the box. A table's values keep their size.
     """
     contrast = _filling_contrast(rows, center) if schema.is_image else 1.0
-    return np.clip(center + contrast * rows, -1, 1).astype(np.float32).reshape(-1, *schema.shape)
+    return np.clip(center + contrast * rows, -1, 1)
 
 
 def _filling_contrast(rows: Array, center: float) -> float:

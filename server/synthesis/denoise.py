@@ -26,7 +26,7 @@ def denoised_counts(counts: Array, noise_variance: float) -> Array:
     observed = counts.var(ddof=1) if len(counts) > 1 else 0.0
     signal = max(observed - noise_variance, 0.0)
     share = signal / max(signal + noise_variance, _SMALLEST_VARIANCE)
-    return np.maximum(mean + share * (counts - mean), 1.0)
+    return np.asarray(np.maximum(mean + share * (counts - mean), 1.0))
 
 
 def denoised_means(sums: Array, counts: Array, noise_variance: float, schema: Schema) -> Array:

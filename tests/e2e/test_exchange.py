@@ -14,11 +14,20 @@ from support.fake_federation import RUN, Courier, Identities, open_exchange
 from support.fake_guard import FakeGuard
 
 from silosynth.common import channels
-from silosynth.common.errors import BudgetExhausted, PeerRejected, SiloUnavailable, VerificationFailed
-from silosynth.common.queries import ClassCounts, Mixtures, encode
+from silosynth.common.errors import (
+    BudgetExhausted,
+    ConsentPending,
+    LedgerRolledBack,
+    PeerRejected,
+    SiloUnavailable,
+    VerificationFailed,
+)
+from silosynth.common.queries import ClassCounts, Mixtures, digest, encode
 from silosynth.common.schema import Schema
 from silosynth.protos.v1 import exchange_pb2, guard_pb2
 from silosynth.protos.v1.exchange_pb2_grpc import ExchangeStub
+from silosynth.protos.v1.guard_pb2_grpc import GuardStub
+from silosynth.server import assembly as assembly_module
 from silosynth.server.assembly import Assembly
 from silosynth.server.config import FederationSettings
 from silosynth.server.exchange import Exchange
@@ -43,8 +52,15 @@ def names(guards: list[FakeGuard]) -> list[str]:
     return [guard.silo for guard in guards]
 
 
-def assembly(exchange: Exchange, silos: list[str], folder: Path, quorum: int = 1, grace: float = 5.0) -> Assembly:
-    settings = FederationSettings(silos=tuple(silos), quorum=quorum, grace_seconds=grace)
+def assembly(
+    exchange: Exchange,
+    silos: list[str],
+    folder: Path,
+    quorum: int = 1,
+    grace: float = 5.0,
+    consent: float = 60.0,
+) -> Assembly:
+    settings = FederationSettings(silos=tuple(silos), quorum=quorum, grace_seconds=grace, consent_seconds=consent)
     return Assembly(exchange, settings, Journal(folder / "assembly.jsonl"))
 
 
@@ -171,12 +187,16 @@ def test_a_dead_guard_is_reported_in_our_words(identities: Identities, guards: l
         assert "NoneType" not in str(caught.value)
 
 
-def test_an_oversized_header_is_refused_before_anything_is_stored(identities: Identities) -> None:
+def test_an_oversized_header_is_refused_before_anything_is_stored(
+    identities: Identities, guards: list[FakeGuard]
+) -> None:
     with open_exchange(identities, ["silo-0"]) as exchange:
         config = identities.courier("silo-0", "unix:nowhere")
         credentials = channels.client_credentials(config.ca, config.certificate, config.key)
         header = guard_pb2.AnswerPart(header=guard_pb2.ReleaseHeader(size=1 << 50))
-        hello = exchange_pb2.Hello(run_id=RUN, description=guard_pb2.Description(silo="silo-0"))
+        with grpc.insecure_channel(guards[0].address) as channel:
+            description = GuardStub(channel).Describe(guard_pb2.DescribeRequest(), timeout=10)
+        hello = exchange_pb2.Hello(run_id=RUN, description=description)
         with grpc.secure_channel(exchange.address, credentials) as channel:
             done = threading.Event()
 
@@ -195,6 +215,122 @@ def test_an_oversized_header_is_refused_before_anything_is_stored(identities: Id
             done.set()
             stream.cancel()
         assert isinstance(question["silo-0"], VerificationFailed)
+        assert "larger than its query allows" in str(question["silo-0"])
+
+
+def run_with(identities: Identities, guard: FakeGuard, folder: Path) -> Courier:
+    """A run of one silo; raises what the assembly raises."""
+    with open_exchange(identities, [guard.silo]) as exchange:
+        courier = Courier(identities.courier(guard.silo, guard.address), exchange.address)
+        try:
+            assembly(exchange, [guard.silo], folder).ask(COUNTS)
+        finally:
+            wait_for(lambda: exchange.left_out() or exchange.present())
+    courier.thread.join(10)
+    return courier
+
+
+def test_a_guard_is_shown_what_the_server_saw_of_its_ledger(
+    identities: Identities, guards: list[FakeGuard], tmp_path: Path
+) -> None:
+    run_with(identities, guards[0], tmp_path)
+    assert guards[0].witnessed == []
+    seen = guards[0].head()
+    run_with(identities, guards[0], tmp_path)
+    assert guards[0].witnessed == [seen]
+
+
+def test_a_ledger_older_than_the_server_saw_is_left_out(
+    identities: Identities, guards: list[FakeGuard], tmp_path: Path
+) -> None:
+    guards[0].releases = 7
+    run_with(identities, guards[0], tmp_path)
+    guards[0].releases = 6
+    with pytest.raises(LedgerRolledBack, match="6 entries, we have seen 7"):
+        run_with(identities, guards[0], tmp_path)
+    assert '"kind": "rolled_back", "silo": "silo-0"' in (tmp_path / "journal.jsonl").read_text()
+
+
+def test_a_guard_that_finds_itself_rolled_back_is_left_out(
+    identities: Identities, guards: list[FakeGuard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_with(identities, guards[0], tmp_path)
+
+    def refuse(self: FakeGuard, request: guard_pb2.Head, context: grpc.ServicerContext) -> guard_pb2.Head:
+        context.abort(grpc.StatusCode.FAILED_PRECONDITION, "LedgerRolledBack: entry 1 is missing: an older copy")
+
+    monkeypatch.setattr(FakeGuard, "Witness", refuse)
+    with FakeGuard("silo-0", tmp_path) as guard:
+        guard._key = guards[0]._key
+        with pytest.raises(LedgerRolledBack, match="silo-0: entry 1 is missing"):
+            run_with(identities, guard, tmp_path)
+
+
+def test_a_guard_that_dies_when_shown_the_head_is_shown_it_again(
+    identities: Identities, guards: list[FakeGuard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_with(identities, guards[0], tmp_path)
+    original, calls = FakeGuard.Witness, []
+
+    def unavailable_once(self: FakeGuard, request: guard_pb2.Head, context: grpc.ServicerContext) -> guard_pb2.Head:
+        calls.append(request)
+        if len(calls) == 1:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+        return original(self, request, context)
+
+    monkeypatch.setattr(FakeGuard, "Witness", unavailable_once)
+    with FakeGuard("silo-0", tmp_path) as guard:
+        guard._key, guard.releases = guards[0]._key, 1
+        run_with(identities, guard, tmp_path)
+    assert len(calls) == 2
+
+
+def test_a_silo_with_another_key_is_left_out(identities: Identities, guards: list[FakeGuard], tmp_path: Path) -> None:
+    run_with(identities, guards[0], tmp_path)
+    with FakeGuard("silo-0", tmp_path) as stranger, pytest.raises(PeerRejected, match="another key than before"):
+        run_with(identities, stranger, tmp_path)
+    assert '"kind": "left_out", "silo": "silo-0"' in (tmp_path / "journal.jsonl").read_text()
+
+
+def test_a_hello_with_another_ledgers_head_is_left_out(
+    identities: Identities, guards: list[FakeGuard], tmp_path: Path
+) -> None:
+    guards[0].head = guards[1].head  # type: ignore[method-assign]
+    with pytest.raises(VerificationFailed, match="another ledger"):
+        run_with(identities, guards[0], tmp_path)
+
+
+def test_a_query_waits_for_people(
+    identities: Identities, guards: list[FakeGuard], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembly_module, "_CONSENT_POLL_SECONDS", 0.2)
+    guards[0].refusal = guard_pb2.Refusal(error="ConsentPending", message="waits")
+    with open_exchange(identities, names(guards)) as exchange:
+        for guard in guards:
+            Courier(identities.courier(guard.silo, guard.address), exchange.address)
+
+        def approve() -> None:
+            wait_for(lambda: guards[0].asked >= 3)
+            guards[0].refusal = None
+
+        deciding = threading.Thread(target=approve)
+        deciding.start()
+        summed = assembly(exchange, names(guards), tmp_path).ask(COUNTS)
+        deciding.join()
+    assert summed.silos == 3
+    assert [guard.asked for guard in guards[1:]] == [1, 1]
+    journal = (tmp_path / "assembly.jsonl").read_text()
+    assert journal.count(f'"kind": "waiting_for_consent", "silo": "silo-0", "digest": "{digest(COUNTS).hex()}"') == 1
+
+
+def test_a_run_does_not_wait_for_people_for_ever(
+    identities: Identities, guards: list[FakeGuard], tmp_path: Path
+) -> None:
+    guards[0].refusal = guard_pb2.Refusal(error="ConsentPending", message="waits")
+    with open_exchange(identities, ["silo-0"]) as exchange:
+        Courier(identities.courier("silo-0", guards[0].address), exchange.address)
+        with pytest.raises(ConsentPending, match="silo-0: waits"):
+            assembly(exchange, ["silo-0"], tmp_path, consent=0.0).ask(COUNTS)
 
 
 def _ignore(silo: str, sealed: bytes) -> None:

@@ -131,7 +131,7 @@ def test_a_hostile_client_app_has_neither_records_nor_ledger(federation: LocalFe
     guard, courier = federation.guard_folder("silo-0"), federation.courier_folder("silo-0")
     loot = courier / "loot.json"
     targets = [str(guard / "records.npz"), str(guard / "ledger.db"), str(guard / "receipts.key"), str(guard)]
-    memory = f"/proc/{federation.guard_pid("silo-0")}/mem"
+    memory = f"/proc/{federation.guard_pid('silo-0')}/mem"
     (bundle / "silosynth_bundle/client_app.py").write_text(
         f"""
 import json, os

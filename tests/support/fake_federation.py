@@ -18,6 +18,7 @@ from silosynth.deploy.provision import Authority, fingerprint, write_identity
 from silosynth.server.config import ExchangeSettings
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
+from silosynth.server.witness import Witness
 
 RUN = "run-1"
 
@@ -80,7 +81,9 @@ def open_exchange(identities: Identities, silos: list[str]) -> Iterator[Exchange
     journal = Journal(identities.folder / "journal.jsonl")
     certificates = {silo: x509.load_pem_x509_certificate(identities.certificate(silo).read_bytes()) for silo in silos}
     invited = {silo: fingerprint(certificate) for silo, certificate in certificates.items()}
-    exchange = Exchange(RUN, invited, identities.exchange_settings(), journal)
+    exchange = Exchange(
+        RUN, invited, identities.exchange_settings(), journal, Witness(identities.folder / "witness.db")
+    )
     try:
         yield exchange
     finally:

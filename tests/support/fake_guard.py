@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -15,6 +16,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from silosynth.common import channels
+from silosynth.common.heads import Head
 from silosynth.common.queries import decode
 from silosynth.common.releases import Receipt, entry_hash, pack_payload, seal
 from silosynth.protos.v1 import guard_pb2
@@ -28,6 +30,8 @@ class FakeGuard(GuardServicer):
         self.silo, self.value, self.seconds = silo, value, seconds
         self.refusal: guard_pb2.Refusal | None = None
         self.asked = 0
+        self.releases = 0
+        self.witnessed: list[Head] = []
         self.answering = threading.Event()
         self._key = Ed25519PrivateKey.generate()
         self.address = f"unix:{folder / silo}.sock"
@@ -46,7 +50,7 @@ class FakeGuard(GuardServicer):
 
     def Describe(self, request: guard_pb2.DescribeRequest, context: grpc.ServicerContext) -> guard_pb2.Description:  # noqa: N802
         public = self._key.public_key().public_bytes_raw()
-        return guard_pb2.Description(silo=self.silo, dataset="fake", public_key=public)
+        return guard_pb2.Description(silo=self.silo, dataset="fake", public_key=public, head=self.head().to_proto())
 
     def Budget(self, request: guard_pb2.BudgetRequest, context: grpc.ServicerContext) -> guard_pb2.BudgetStatus:  # noqa: N802
         return guard_pb2.BudgetStatus(epsilon_total=8.0, delta=1e-5)
@@ -60,10 +64,21 @@ class FakeGuard(GuardServicer):
         yield guard_pb2.AnswerPart(progress=guard_pb2.Progress(phase="computing", fraction=0.5))
         time.sleep(self.seconds)
         sealed = self.sealed(request.query)
-        header = guard_pb2.ReleaseHeader(size=len(sealed), replayed=self.asked > 1)
+        self.releases = max(self.releases, 1)
+        header = guard_pb2.ReleaseHeader(size=len(sealed), replayed=self.asked > 1, head=self.head().to_proto())
         yield guard_pb2.AnswerPart(header=header)
         for start in range(0, len(sealed), channels.CHUNK_BYTES):
             yield guard_pb2.AnswerPart(chunk=sealed[start : start + channels.CHUNK_BYTES])
+
+    def Witness(self, request: guard_pb2.Head, context: grpc.ServicerContext) -> guard_pb2.Head:  # noqa: N802
+        self.witnessed.append(Head.from_proto(request))
+        return self.head().to_proto()
+
+    def head(self) -> Head:
+        """Of a ledger that has `releases` entries, or says so."""
+        public, entry = self._key.public_key().public_bytes_raw(), bytes([self.releases]) * 32 if self.releases else b""
+        head = Head(self.silo, self.releases, entry, public)
+        return replace(head, signature=self._key.sign(head.signed_bytes()))
 
     def sealed(self, query_bytes: bytes) -> bytes:
         plan, identity = decode(query_bytes).plan(), hashlib.sha256(query_bytes).digest()

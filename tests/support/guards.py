@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,16 @@ def open_ledger(folder: Path, checkpoint: Checkpoint = lambda step: None) -> Led
     return Ledger.open(folder / "ledger.db", "toy", load_or_create(folder / "receipts.key"), checkpoint)
 
 
-def toy_guard(ledger: Ledger, mechanisms: Mechanisms = MECHANISMS, **settings: Any) -> Guard:
-    config = parse(SiloConfig, silo_tables(**{"mechanisms_allowed": tuple(mechanisms)} | settings), "test")
-    return Guard(config, toy_records(), ledger, mechanisms, SystemEntropy())
+def toy_guard(
+    ledger: Ledger,
+    mechanisms: Mechanisms = MECHANISMS,
+    config: SiloConfig | None = None,
+    on_rollback: Callable[[], None] = lambda: None,
+    **settings: Any,
+) -> Guard:
+    if config is None:
+        config = parse(SiloConfig, silo_tables(**{"mechanisms_allowed": tuple(mechanisms)} | settings), "test")
+    return Guard(config, toy_records(), ledger, mechanisms, SystemEntropy(), on_rollback)
 
 
 def ignore_progress(fraction: float) -> None:

@@ -29,7 +29,7 @@ from silosynth.client.guard.identity import load_or_create
 from silosynth.client.guard.ledger import Ledger
 from silosynth.common.events import Event
 from silosynth.common.queries import Query, decode
-from silosynth.deploy import doctor_guard, doctor_machine, sandbox
+from silosynth.deploy import doctor_ledger, doctor_machine, sandbox
 from silosynth.deploy.addresses import LOOPBACK, free_port
 from silosynth.deploy.doctor import as_document, as_table, examine, healthy
 from silosynth.deploy.findings import Finding, State
@@ -214,6 +214,7 @@ def data_beside_the_courier(kit: Kit, _: FederationFolder) -> None:
 def data_for_everyone(kit: Kit, federation: FederationFolder) -> None:
     folder = federation.folder / "records"
     folder.mkdir()
+    federation.folder.parent.chmod(0o755)
     write_records(kit, folder / "records.npz")
     (folder / "records.npz").chmod(0o644)
 
@@ -273,6 +274,15 @@ def _within_budget(spent: tuple[Event, ...]) -> None:
     pass
 
 
+def another_dataset(kit: Kit, _: FederationFolder) -> None:
+    spend(kit)
+    edit(kit.silo_toml, '# dataset = "default"', 'dataset = "november"')
+
+
+def lost_terms(kit: Kit, _: FederationFolder) -> None:
+    spend(kit)
+
+
 def unresolvable(kit: Kit, _: FederationFolder) -> None:
     text = kit.courier_toml.read_text().replace("127.0.0.1:", "no-such-host.invalid:")
     kit.courier_toml.write_text(text)
@@ -317,6 +327,8 @@ def unresolvable(kit: Kit, _: FederationFolder) -> None:
         (lost_receipts_key, "ledger", State.PROBLEM, "key that signed it", "backup"),
         (another_receipts_key, "ledger", State.PROBLEM, "another key signed", "refuses to start"),
         (damaged_ledger, "ledger", State.PROBLEM, "restore the newest copy", "refuses to start"),
+        (another_dataset, "dataset", State.PROBLEM, "disjoint_from", "[silo]"),
+        (lost_terms, "terms", State.WARNING, "silo.toml", "silo adopt"),
         (unresolvable, "server name", State.PROBLEM, "no-such-host.invalid", "DNS"),
     ],
 )
@@ -354,7 +366,7 @@ def test_a_ledger_in_use_is_verified_and_left_as_it_is(kit: Kit) -> None:
 @pytest.mark.parametrize(("free", "state"), [(10_000_000, State.PROBLEM), (500_000_000, State.WARNING)])
 def test_a_disk_that_fills_up(kit: Kit, monkeypatch: pytest.MonkeyPatch, free: int, state: State) -> None:
     usage = shutil.disk_usage("/")._replace(free=free)
-    monkeypatch.setattr(doctor_guard.shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(doctor_ledger.shutil, "disk_usage", lambda folder: usage)
     assert found(kit, "disk").state is state
 
 
@@ -374,7 +386,7 @@ def test_a_folder_of_another_user_ends_only_its_examination(kit: Kit, monkeypatc
     def refuse(folder: Path) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", str(folder))
 
-    monkeypatch.setattr(doctor_guard.shutil, "disk_usage", refuse)
+    monkeypatch.setattr(doctor_ledger.shutil, "disk_usage", refuse)
     assert "as the user who runs the guard" in found(kit, "files").fix
     assert found(kit, "node key").state is State.OK
 

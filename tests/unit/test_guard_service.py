@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -276,7 +277,8 @@ def test_process_serves_until_terminated(folder: Path) -> None:
             process.kill()
     with closing(open_ledger(folder)) as ledger:
         assert ledger.spent("default").releases == 1
-    assert sorted(path.name for path in folder.iterdir() if path.name.startswith("ledger")) == ["ledger.db"]
+    left = sorted(path.name for path in folder.iterdir() if path.name.startswith("ledger"))
+    assert left == ["ledger.db", "ledger.db.decisions", "ledger.db.head"]
 
 
 def refused_start(config: Path) -> subprocess.CompletedProcess[str]:
@@ -308,6 +310,36 @@ def test_process_refuses_a_damaged_ledger(folder: Path) -> None:
     done = refused_start(config)
     assert done.returncode == 12
     assert "ledger.db" in done.stderr
+
+
+def test_witness_over_a_socket(folder: Path) -> None:
+    with served(folder) as (_, stub):
+        before = stub.Describe(guard_pb2.DescribeRequest(), timeout=10).head
+        header, _ = release(ask(stub, counts_bytes(5.0)))
+        assert stub.Witness(before, timeout=10) == header.head
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.Witness(guard_pb2.Head(silo="toy", sequence=9), timeout=10)
+        assert refused.value.details().startswith("VerificationFailed: ")
+        release(ask(stub, counts_bytes(5.0)))
+
+
+def test_process_of_an_older_copy_ends_when_the_server_knows_better(folder: Path) -> None:
+    config = write_silo(folder)
+    with closing(open_ledger(folder)) as ledger:
+        seen = ledger.identity.sign(replace(ledger.head(), sequence=3, hash=bytes(32)))
+    with subprocess.Popen(command(config), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("guard ready")
+            with grpc.insecure_channel(f"unix:{folder}/guard.sock") as channel, pytest.raises(grpc.RpcError) as refused:
+                GuardStub(channel).Witness(seen.to_proto(), timeout=10)
+            assert refused.value.details().startswith("LedgerRolledBack: ")
+            _, stderr = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == 13
+    assert "the server has seen a newer ledger" in stderr
+    assert "Restore the newest copy" in stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_DUMPABLE is Linux's")

@@ -50,7 +50,9 @@ def test_new_ledger_is_empty_and_private(ledger: Ledger, tmp_path: Path) -> None
     assert ledger.find("default", digest(counts_bytes(5.0))) is None
     commit(ledger, 5.0)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert modes == dict.fromkeys(["ledger.db", "ledger.db-wal", "ledger.db-shm", "receipts.key"], 0o600)
+    assert modes == dict.fromkeys(
+        ["ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db.head", "receipts.key"], 0o600
+    )
 
 
 def test_same_query_is_stored_once(ledger: Ledger) -> None:

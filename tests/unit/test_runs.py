@@ -146,3 +146,22 @@ def test_a_coordinator_that_died_silently_is_noticed(
     with pytest.raises(RunFailed, match="without a word"):
         runs.follow(folder, quiet_console(), runs.flower_still_has(server, folder))
     assert asked == ["77", "77"]
+
+
+def test_a_server_that_is_gone_is_noticed_but_a_short_silence_forgiven(
+    server: ServerFolder, run_toml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = server.submit(runs.load_run(run_toml), {})
+    answers = iter([None, None, "running", None, None, None])
+
+    def run_status(flwr: Flwr, run_id: str) -> str:
+        answer = next(answers)
+        if answer is None:
+            raise RunFailed("nobody answers")
+        return answer
+
+    monkeypatch.setattr(Flwr, "run_status", run_status)
+    monkeypatch.setattr(runs, "_ASK_FLOWER_SECONDS", 0.0)
+    with pytest.raises(RunFailed, match="nobody answers"):
+        runs.follow(folder, quiet_console(), runs.flower_still_has(server, folder))
+    assert list(answers) == []

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from silosynth.common.errors import ConfigError
 from silosynth.deploy import sandbox
+from silosynth.deploy.kit_texts import Answers
+from silosynth.deploy.kits import FederationFolder, Kit, Place
+from silosynth.deploy.site import private_folders
 
 pytestmark = pytest.mark.skipif(not sandbox.landlock_version(), reason="this kernel has no Landlock")
 
@@ -70,3 +74,21 @@ def test_a_folder_that_does_not_exist_denies_nothing_else(house: Path) -> None:
         "shut",
         "open",
     ]
+
+
+def kit_with(tmp_path: Path, records: str) -> Kit:
+    federation = FederationFolder.create(tmp_path / "federation", Place(("127.0.0.1",)))
+    answers = Answers({"path": records, "classes": 2}, {"epsilon": 1.0, "delta": 1e-5}, {})
+    return federation.add_silo("one", "unix:/run/guard.sock", answers)
+
+
+def test_private_is_what_the_guard_keeps_wherever_it_lies(house: Path) -> None:
+    kit = kit_with(house, str(house / "records/file"))
+    assert private_folders(kit) == [kit.guard, kit.logs, house / "records"]
+
+
+def test_records_in_the_couriers_way_are_refused(house: Path) -> None:
+    for records in ("../records.npz", "../courier/records.npz", "../../records.npz"):
+        kit = kit_with(house / records.replace("/", "-"), records)
+        with pytest.raises(ConfigError, match="folder of their own"):
+            private_folders(kit)
