@@ -27,7 +27,7 @@ Model = TypeVar("Model", bound=Section)
 
 def load(model: type[Model], path: Path) -> Model:
     try:
-        data = tomllib.loads(path.read_text())
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{path}: no such file") from error
     except (ValueError, RecursionError) as error:  # odd bytes, numbers of thousands of digits, brackets without end

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table
 
 from silosynth.common.datasets import Records, load, save_npz
-from silosynth.common.errors import ConfigError, RunFailed, from_wire
+from silosynth.common.errors import ConfigError
 from silosynth.common.partition import partition
 from silosynth.common.queries import Query
 from silosynth.deploy.federation import LocalFederation
 from silosynth.deploy.processes import Processes
-from silosynth.deploy.watch import JournalReader, RunView
+from silosynth.deploy.runs import follow
+from silosynth.deploy.watch import RunView
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import ceiling
 from silosynth.server.recipes import recipe_named
-
-_REFRESH_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def run_demo(options: DemoOptions, console: Console) -> dict[str, Any]:
                 torch.set_num_threads(1)  # the silos need the cores too, and so small a model gains nothing
                 best = ceiling(train, test, EvaluationSettings())
             run = federation.submit(_run_config(options, federation, train, best))
-            view = _follow(run, federation.silos, processes, console)
+            view = follow(run, console, check=lambda: processes.check("superlink", "superexec"))
         finally:
             federation.close()
     return _summary(view, run / "release")
@@ -118,23 +115,6 @@ def _run_config(options: DemoOptions, federation: LocalFederation, train: Record
             "test": {"source": "npz", "path": str(federation.folder / "public-test.npz"), "classes": schema.classes},
         },
     }
-
-
-def _follow(run: Path, silos: list[str], processes: Processes, console: Console) -> RunView:
-    """Show the journal until the run ends; a child that dies on the way is the run's failure only if nobody is left."""
-    reader = JournalReader(run / "journal.jsonl")
-    view = RunView.of(silos)
-    with Live(view.render(), console=console, refresh_per_second=8, transient=not console.is_terminal) as live:
-        while not view.finished and view.failure is None:
-            for entry in reader.new_entries():
-                view.note(entry)
-            live.update(view.render())
-            if "superlink" not in processes.alive():
-                raise RunFailed("Flower's SuperLink ended early: its log is in the folder logs/")
-            time.sleep(_REFRESH_SECONDS)
-    if view.failure is not None:
-        raise from_wire(view.failure["error"], view.failure["message"])
-    return view
 
 
 def _summary(view: RunView, release: Path) -> dict[str, Any]:

@@ -62,7 +62,8 @@ class LocalFederation:
             self.wait_for_guard(silo)
 
     def start_guard(self, silo: str) -> None:
-        site.start_guard(self._processes, self._federation.kit(silo), f"guard-{silo}")
+        """One thread each: many guards share this machine."""
+        site.start_guard(self._processes, self._federation.kit(silo), f"guard-{silo}", OMP_NUM_THREADS="1")
 
     def wait_for_guard(self, silo: str) -> None:
         site.wait_for_guard(self._processes, self._federation.kit(silo))

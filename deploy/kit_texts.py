@@ -112,8 +112,11 @@ AUTHORITY_README = """\
 `ca.key` makes identities: whoever has it can pose as the server or as any silo. Nothing needs it while the federation
 runs. Move this folder to an offline medium; bring it back only for `silosynth provision --add-silo`.
 
-- **A silo leaves, or its key is lost:** `silosynth provision FOLDER --remove-silo NAME`. The server's list is the
-  allow-list: Flower and the exchange refuse who is not on it, whatever certificate he shows. Needs no `ca.key`.
+- **A silo leaves, or its key is lost:** `silosynth provision FOLDER --remove-silo NAME`. The list in
+  `server/server.toml` is the allow-list: Flower and the exchange refuse who is not on it, whatever certificate he
+  shows. This needs no `ca.key`: do it on the server's own machine. A running server turns the silo out in seconds.
+- **A silo joins:** `silosynth provision FOLDER --add-silo NAME`. If the server's folder lives on another machine, copy
+  `server.toml` and `nodes/` there.
 - **A certificate runs out** (after 825 days; `silosynth silo doctor` warns a month ahead): remove the silo, move its
   old kit folder away, add it again, and send the site the new `courier/` folder. The site keeps its `guard/` folder.
 - **`ca.key` is lost to a stranger:** provision a new federation.

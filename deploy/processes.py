@@ -81,9 +81,9 @@ class Processes:
     def alive(self) -> set[str]:
         return {name for name, child in self.children.items() if child.process.poll() is None}
 
-    def check(self) -> None:
-        """Raise when a child has ended by itself."""
-        for child in self.children.values():
+    def check(self, *names: str) -> None:
+        """Raise when a child, of those named if any are, has ended by itself."""
+        for child in [self.children[name] for name in names or self.children]:
             code = child.process.poll()
             if code is not None:
                 raise RunFailed(f"{child.name} ended with code {code}; its log {child.log} ends:\n{child.tail()}")

@@ -20,7 +20,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_public_key
 
 from silosynth.common.config import Section
-from silosynth.common.errors import ConfigError, RunFailed
+from silosynth.common.errors import ConfigError
 from silosynth.deploy.addresses import listening
 from silosynth.deploy.flower import BUNDLE, QUIET, Flwr, SuperLink, registered_nodes
 from silosynth.deploy.processes import Processes
@@ -42,7 +42,7 @@ class ServerFolder:
             if listening(address):
                 raise ConfigError(f"something listens on {address} already: is another server running here?")
         self.start_superlink(processes)
-        self._start_process(processes, "superexec", self._link().executor_command())
+        self.start_superexec(processes)
         self.admit(processes.environment())
 
     def start_superlink(self, processes: Processes) -> None:
@@ -54,6 +54,9 @@ class ServerFolder:
         self._start_process(processes, "superlink", command)
         for address in (link.fleet, link.control):
             processes.wait_until(partial(listening, address), "Flower's SuperLink")
+
+    def start_superexec(self, processes: Processes) -> None:
+        self._start_process(processes, "superexec", self._link().executor_command())
 
     def flwr(self, environment: Mapping[str, str]) -> Flwr:
         return Flwr.configured(self.folder / "flwr", self._link(), environment)
@@ -75,7 +78,7 @@ class ServerFolder:
             write_toml(folder / "run.toml", run)
             write_toml(folder / "server.toml", config)
             (folder / "flower-run-id").write_text(self.flwr(environment).run(bundle, folder))
-        except RunFailed:
+        except BaseException:  # an interrupt too: a run Flower does not know must not be listed
             shutil.rmtree(folder)
             raise
         return folder

@@ -15,9 +15,9 @@ from silosynth.deploy.kits import Kit
 from silosynth.deploy.processes import Processes
 
 
-def start_guard(processes: Processes, kit: Kit, name: str = "guard") -> None:
+def start_guard(processes: Processes, kit: Kit, name: str = "guard", **environment: str) -> None:
     command = [sys.executable, "-m", "silosynth.client.guard_process", "--config", str(kit.silo_toml)]
-    processes.start(name, command, OMP_NUM_THREADS="1")
+    processes.start(name, command, **environment)
 
 
 def wait_for_guard(processes: Processes, kit: Kit) -> None:

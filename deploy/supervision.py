@@ -19,22 +19,22 @@ from silosynth.deploy.kits import Kit
 from silosynth.deploy.processes import Processes
 from silosynth.deploy.server_folder import ServerFolder
 
-_WATCH_SECONDS = 0.5
+_WATCH_SECONDS, _RETRY_SECONDS = 0.5, 10.0
 _MAX_RESTARTS, _RESTART_WINDOW_SECONDS = 5, 600.0
 
 
 def serve_federation(server: ServerFolder, console: Console, ready: Callable[[], None]) -> None:
     """Serve until interrupted."""
+    starts = {"superlink": server.start_superlink, "superexec": server.start_superexec}
     with Processes(server.folder / "logs") as processes:
+        admission, restarts = _Admission(server, console), _Restarts(console)
         server.start(processes)
         ready()
-        admission, restarts = _Admission(server, console), _Restarts(console)
         while True:
+            for name in starts.keys() - processes.alive():
+                restarts.clear(processes, name)
+                starts[name](processes)
             admission.keep_current(processes)
-            if "superlink" not in processes.alive():
-                restarts.note(processes, "superlink")
-                server.start_superlink(processes)
-            processes.check()
             time.sleep(_WATCH_SECONDS)
 
 
@@ -43,20 +43,20 @@ class _Admission:
 
     def __init__(self, server: ServerFolder, console: Console) -> None:
         self._server, self._console = server, console
-        self._seen = self._version()
+        self._seen, self._not_before = self._version(), 0.0
 
     def keep_current(self, processes: Processes) -> None:
         version = self._version()
-        if version == self._seen:
+        if version == self._seen or time.monotonic() < self._not_before:
             return
-        self._seen = version
         try:
             self._server.admit(processes.environment())
         except SilosynthError as error:
-            self._console.print(
-                f"server.toml changed, but the silos admitted did not: {error}", style="red", markup=False
-            )
+            self._not_before = time.monotonic() + _RETRY_SECONDS
+            text = f"server.toml changed, but who is admitted did not; trying again in {_RETRY_SECONDS:g} s: {error}"
+            self._console.print(text, style="red", markup=False)
         else:
+            self._seen = version
             self._console.print(f"Silos are now: {', '.join(silo.name for silo in self._server.config().silos)}")
 
     def _version(self) -> int:
@@ -70,7 +70,8 @@ class _Restarts:
         self._console = console
         self._times: deque[float] = deque(maxlen=_MAX_RESTARTS)
 
-    def note(self, processes: Processes, name: str) -> None:
+    def clear(self, processes: Processes, name: str) -> None:
+        """Say aloud that a process has died, and make room for the next."""
         child, now = processes.children[name], time.monotonic()
         if len(self._times) == _MAX_RESTARTS and now - self._times[0] < _RESTART_WINDOW_SECONDS:
             raise RunFailed(f"{name} has died {_MAX_RESTARTS} times in a short while; its log ends:\n{child.tail()}")

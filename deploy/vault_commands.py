@@ -8,20 +8,17 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from silosynth.client.config import load_silo
-from silosynth.client.guard.inspection import Inspection
-from silosynth.client.guard.policy import check_names
-from silosynth.client.guard.terms import Terms
-from silosynth.client.mechanisms import MECHANISMS
-from silosynth.deploy import vault as views
 from silosynth.deploy.formats import Format, FormatOption
 from silosynth.deploy.kits import Kit
+
+if TYPE_CHECKING:  # the accountants take seconds to import: not at the expense of every other command
+    from silosynth.client.guard.inspection import Inspection
 
 app = typer.Typer()
 console = Console(stderr=True)
@@ -38,6 +35,8 @@ def audit(kit: KitOption = Path(), config: ConfigOption = None, output: FormatOp
 
     Exit code 12 if anything in it was changed, 13 if it is older than it was.
     """
+    from silosynth.deploy import vault as views
+
     document = views.audit(_open(kit, config))
     if output is Format.json:
         print(json.dumps(document))
@@ -57,6 +56,8 @@ def audit(kit: KitOption = Path(), config: ConfigOption = None, output: FormatOp
 @app.command()
 def budget(kit: KitOption = Path(), config: ConfigOption = None, output: FormatOption = Format.text) -> None:
     """Show what was spent, what remains, and what one more release of each kind would cost."""
+    from silosynth.deploy import vault as views
+
     document = views.budget(_open(kit, config))
     if output is Format.json:
         print(json.dumps(document))
@@ -79,6 +80,8 @@ def budget(kit: KitOption = Path(), config: ConfigOption = None, output: FormatO
 @app.command()
 def requests(kit: KitOption = Path(), config: ConfigOption = None, output: FormatOption = Format.text) -> None:
     """List the queries that wait, or waited, for this silo's consent."""
+    from silosynth.deploy import vault as views
+
     documents = views.requests(_open(kit, config))
     if output is Format.json:
         print(json.dumps(documents))
@@ -99,6 +102,8 @@ def approve(
     output: FormatOption = Format.text,
 ) -> None:
     """Let exactly this query through when it is asked again."""
+    from silosynth.deploy import vault as views
+
     vault = _open(kit, config)
     expires = None if days is None else vault.clock() + timedelta(days=days)
     request = views.find_request(vault, digest)
@@ -114,6 +119,8 @@ def deny(
     digest: DigestArgument, kit: KitOption = Path(), config: ConfigOption = None, output: FormatOption = Format.text
 ) -> None:
     """Refuse this query; an approval given before is taken back."""
+    from silosynth.deploy import vault as views
+
     vault = _open(kit, config)
     request = views.find_request(vault, digest)
     vault.decisions.decide(request, "denied", views.operating_user())
@@ -129,6 +136,11 @@ def adopt(
     output: FormatOption = Format.text,
 ) -> None:
     """Adopt policy and budget of silo.toml where they are looser than before; the guard never does so by itself."""
+    from silosynth.client.guard.policy import check_names
+    from silosynth.client.guard.terms import Terms
+    from silosynth.client.mechanisms import MECHANISMS
+    from silosynth.deploy import vault as views
+
     vault = _open(kit, config)
     check_names(vault.config.policy, MECHANISMS)
     document = views.adoption(vault)
@@ -147,10 +159,13 @@ def adopt(
 
 
 def _open(kit: Path, config: Path | None) -> Inspection:
+    from silosynth.client.config import load_silo
+    from silosynth.client.guard.inspection import Inspection
+
     return Inspection.of(load_silo(config or Kit(kit.absolute()).silo_toml))
 
 
-def _show(document: views.Document) -> None:
+def _show(document: dict[str, Any]) -> None:
     parameters = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in document["parameters"].items())
     console.print(
         f"[bold]{document['digest']}[/] {document['state']}, asked {document['asked']}\n"
@@ -165,6 +180,8 @@ def _show(document: views.Document) -> None:
 
 
 def _report(vault: Inspection, digest: str, output: Format) -> None:
+    from silosynth.deploy import vault as views
+
     document = next(document for document in views.requests(vault) if document["digest"] == digest)
     if output is Format.json:
         print(json.dumps(document))

@@ -276,7 +276,8 @@ class Exchange(ExchangeServicer):
     ) -> None:
         kind = part.WhichOneof("part")
         if kind == "progress":
-            self._journal.write("progress", silo=seat.silo, phase=part.progress.phase, fraction=part.progress.fraction)
+            fraction = part.progress.fraction if 0 <= part.progress.fraction <= 1 else 0.0
+            self._journal.write("progress", silo=seat.silo, phase=part.progress.phase[:40], fraction=fraction)
         elif kind == "refusal":
             question.fail(from_wire(part.refusal.error, f"{seat.silo}: {part.refusal.message}"))
         elif kind == "header":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
@@ -53,7 +53,7 @@ def _load(path: Path) -> Identity:
         raise ConfigError(f"{path}: others may read the guard's key: run chmod 600 {path}")
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm, InternalError) as error:
         raise ConfigError(f"{path}: not an unencrypted private key in PEM form: restore it from a backup") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise ConfigError(f"{path}: not an Ed25519 key: restore the guard's key from a backup")

@@ -60,13 +60,13 @@ class Ldpdc:
         )
         summed = yield query
         drawn = _drawn_records(query, summed)
-        mixtures = summed.blocks["sums"] * query.mixtures / drawn[:, None]
-        means = mixtures.mean(axis=0)
         if parameters.denoise:
             means, mixtures = _denoised(query, summed, drawn)
-        records = in_box(mixtures, center, task.schema)
-        if parameters.denoise:
-            records = vary(records, task.schema, task.seed)
+            records = vary(in_box(mixtures, center, task.schema), task.schema, task.seed)
+        else:
+            mixtures = summed.blocks["sums"] * query.mixtures / drawn[:, None]
+            means = mixtures.mean(axis=0)
+            records = in_box(mixtures, center, task.schema)
         return Product.of(records, task.schema, classifier=nearest_mean(means, center, radius))
 
     def _noise_multiplier(self, task: Task, parameters: Parameters) -> float:

@@ -46,5 +46,4 @@ class Prototypes:
         noise, one_record = summed.noise_variance, query.count_step() * query.grid()
         sizes = denoised_counts(summed.blocks["counts"][0] / one_record, noise / one_record**2)
         means = denoised_means(summed.blocks["sums"][0], sizes, noise, schema)
-        images = in_box(means, center, schema)
-        return Product.of(images, schema, classifier=nearest_mean(means, center, radius))
+        return Product.of(in_box(means, center, schema), schema, classifier=nearest_mean(means, center, radius))

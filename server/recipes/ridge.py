@@ -55,9 +55,9 @@ class Ridge:
         sizes = denoised_counts(summed.blocks["counts"] / one_record, noise / one_record**2)
         weights, bias = _regression(moments, sums, sizes, math.sqrt(noise))
         means = denoised_means(sums, sizes, noise / query.class_weight**2, schema)
-        images = np.tile(in_box(means * radius, center, schema), (parameters.records_per_class, 1, 1))
+        copies = np.tile(in_box(means * radius, center, schema), (parameters.records_per_class, 1, 1))
         return Product.of(
-            vary(images, schema, task.seed),
+            vary(copies, schema, task.seed),
             schema,
             models={"ridge": _as_model(weights / radius, bias, center, radius)},
             classifier=linear(weights / radius, bias, center, radius),

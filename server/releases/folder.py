@@ -85,11 +85,9 @@ def _write_pictures(folder: Path, records: Records, names: Sequence[str]) -> Non
 def _folder_names(names: Sequence[str]) -> list[str]:
     """Loaders number classes by the order of their folders' names, so each begins with its number, zeros in front."""
     digits = len(str(len(names) - 1))
-    numbers = [f"{label:0{digits}}" for label in range(len(names))]
     plain = [re.sub(r"[^0-9A-Za-z]+", "-", name).strip("-").lower() for name in names]
     return [
-        number if word in ("", number, number.lstrip("0")) else f"{number}-{word}"
-        for number, word in zip(numbers, plain, strict=True)
+        f"{label:0{digits}}" + (f"-{word}" if word not in ("", str(label)) else "") for label, word in enumerate(plain)
     ]
 
 

@@ -110,13 +110,13 @@ def _restored(described: dict[str, Any]) -> Receipt:
 
 def _digests(folder: Path) -> dict[str, dict[str, Any]]:
     """Digest and size of every file but the manifest itself; a link could change what it points to, so none may be."""
-    paths = sorted(folder.rglob("*"))
-    if links := [path for path in paths if path.is_symlink()]:
-        raise VerificationFailed(f"{folder}: {links[0].relative_to(folder)} is a symbolic link")
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*")}
+    if links := [name for name, path in paths.items() if path.is_symlink()]:
+        raise VerificationFailed(f"{folder}: {links[0]} is a symbolic link")
     return {
-        path.relative_to(folder).as_posix(): {"sha256": _sha256(path), "bytes": path.stat().st_size}
-        for path in paths
-        if path.is_file() and path != folder / MANIFEST
+        name: {"sha256": _sha256(path), "bytes": path.stat().st_size}
+        for name, path in sorted(paths.items())
+        if path.is_file() and name != MANIFEST
     }
 
 

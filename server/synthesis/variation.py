@@ -26,4 +26,5 @@ def vary(records: Array, schema: Schema, seed: int) -> Array:
     spectrum = band_means(energy / max(energy.mean(), np.finfo(np.float64).tiny), schema)
     draws = np.random.default_rng(seed).standard_normal(records.shape)
     patterns = from_frequencies(draws * np.sqrt(spectrum), schema)
-    return np.clip(records + _STRENGTH * np.sqrt(1 - np.square(records)) * patterns, -1, 1)
+    varied = records + _STRENGTH * np.sqrt(1 - np.square(records)) * patterns
+    return np.asarray(np.clip(varied, -1, 1))

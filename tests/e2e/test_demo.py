@@ -39,7 +39,8 @@ def test_the_demo_ends_with_a_dataset_a_picture_and_a_bill(tmp_path: Path) -> No
     verify_release(release)
     assert summary["floor"] < summary["accuracy"] <= 1
     assert summary["floor"] < summary["ceiling"] <= 1
-    assert Image.open(summary["picture"]).width > 100
+    with Image.open(summary["picture"]) as picture:
+        assert picture.width > 100
     with np.load(release / "data/train.npz", allow_pickle=False) as data:
         assert len(data["images"]) == len(data["labels"]) > 0
     for silo in summary["silos"]:

