@@ -67,8 +67,8 @@ def check_budget(query: Query, spent: Sequence[Event], budget: BudgetSection) ->
     if requested > budget.epsilon:
         already = accounting.epsilon(spent, budget.delta)
         raise BudgetExhausted(
-            f"with this query the silo would have spent epsilon = {requested:.4g} of {budget.epsilon:g} "
-            f"(delta = {budget.delta:g}); {max(0.0, budget.epsilon - already):.4g} remain, for which "
+            f"requested: with this query the silo would have spent epsilon = {requested:.4g} of {budget.epsilon:g} "
+            f"(delta = {budget.delta:g}); remaining: {max(0.0, budget.epsilon - already):.4g}, for which "
             f"{_what_fits(query, spent, budget)}; nothing was charged"
         )
 

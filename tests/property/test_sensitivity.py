@@ -162,11 +162,13 @@ def nearest(features: Vector, center: float, clip: float, grid: float) -> Intege
     return np.rint(centered * (clip / np.maximum(norms, clip)) / grid).astype(np.int64)
 
 
-def unclipped(features: Vector, center: float, clip: float, grid: float) -> Integers:
-    return np.trunc((features.astype(np.float64) - center) / grid).astype(np.int64)
+def clipped_at_twice_the_bound(features: Vector, center: float, clip: float, grid: float) -> Integers:
+    centered = features.astype(np.float64) - center
+    norms = np.linalg.norm(centered, axis=1, keepdims=True)
+    return np.trunc(centered * (2 * clip / np.maximum(norms, 2 * clip)) / grid).astype(np.int64)
 
 
-@pytest.mark.parametrize("mutant", [nearest, unclipped])
+@pytest.mark.parametrize("mutant", [nearest, clipped_at_twice_the_bound])
 @pytest.mark.parametrize("name", ["mixtures", "sufficient_statistics"])
 def test_mutants_of_clipping_are_caught(name: str, mutant: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MECHANISMS[name].__globals__, "clipped", mutant)

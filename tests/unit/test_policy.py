@@ -63,7 +63,7 @@ def test_over_budget_says_requested_remaining_and_what_fits() -> None:
     budget, spent = BudgetSection(epsilon=1.0, delta=DELTA), (SampledGaussian(6.0),)
     with pytest.raises(BudgetExhausted) as refused:
         check_budget(counts_query(3.0), spent, budget)
-    figures = re.search(r"epsilon = (\S+) of 1 .*; (\S+) remain.* multiplier of (\S+) instead", str(refused.value))
+    figures = re.search(r"epsilon = (\S+) of 1 .*; remaining: (\S+), .* multiplier of (\S+) instead", str(refused.value))
     assert figures is not None
     requested, remaining, fitting = map(float, figures.groups())
     assert requested == pytest.approx(accounting.epsilon([SampledGaussian(6.0), SampledGaussian(3.0)], DELTA), rel=1e-3)
@@ -76,7 +76,7 @@ def test_over_budget_says_requested_remaining_and_what_fits() -> None:
 def test_when_nothing_is_left_nothing_fits() -> None:
     noise = accounting.calibrate(lambda z: [SampledGaussian(z)], 1.0, DELTA)
     epsilon = accounting.epsilon([SampledGaussian(noise)], DELTA)
-    with pytest.raises(BudgetExhausted, match=r"; 0 remain, for which no noise multiplier"):
+    with pytest.raises(BudgetExhausted, match=r"; remaining: 0, for which no noise multiplier"):
         check_budget(counts_query(50.0), (SampledGaussian(noise),), BudgetSection(epsilon=epsilon, delta=DELTA))
 
 
