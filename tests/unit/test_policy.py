@@ -63,7 +63,8 @@ def test_over_budget_says_requested_remaining_and_what_fits() -> None:
     budget, spent = BudgetSection(epsilon=1.0, delta=DELTA), (SampledGaussian(6.0),)
     with pytest.raises(BudgetExhausted) as refused:
         check_budget(counts_query(3.0), spent, budget)
-    figures = re.search(r"epsilon = (\S+) of 1 .*; remaining: (\S+), .* multiplier of (\S+) instead", str(refused.value))
+    message = str(refused.value)
+    figures = re.search(r"epsilon = (\S+) of 1 .*; remaining: (\S+), .* multiplier of (\S+) instead", message)
     assert figures is not None
     requested, remaining, fitting = map(float, figures.groups())
     assert requested == pytest.approx(accounting.epsilon([SampledGaussian(6.0), SampledGaussian(3.0)], DELTA), rel=1e-3)
