@@ -125,6 +125,8 @@ def _gaussian_noise(events: Iterable[Event]) -> float:
 
 def _within_range(event: Event) -> Event:
     """An event that costs no less, with numbers the accountants were made for."""
+    if event.noise_multiplier <= _LARGEST_NOISE and event.sampling_probability >= _SMALLEST_RATE:
+        return event
     noise_multiplier = min(event.noise_multiplier, _LARGEST_NOISE)
     sampling_probability = max(event.sampling_probability, _SMALLEST_RATE)
     return replace(event, noise_multiplier=noise_multiplier, sampling_probability=sampling_probability)
@@ -132,7 +134,9 @@ def _within_range(event: Event) -> Event:
 
 @lru_cache(maxsize=4096)
 def _epsilon(composition: _Composition, delta: float) -> float:
-    if composition.sampled and _pld_is_affordable(composition, delta):
+    if not composition.sampled:
+        return _unsampled_epsilon(composition, delta)
+    if _pld_is_affordable(composition, delta):
         return _pld_epsilon(composition, delta)
     return min(_rdp_epsilon(composition, delta), _unsampled_epsilon(composition, delta))
 

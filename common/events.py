@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from silosynth.common.errors import QueryError
 from silosynth.protos.v1 import release_pb2
@@ -54,7 +54,7 @@ def from_proto(message: release_pb2.Event) -> Event:
 
 def merge(events: Iterable[Event]) -> tuple[Event, ...]:
     """The same composition with equal events counted together, in a canonical order."""
-    counts: Counter[Event] = Counter()
+    counts: Counter[tuple[float, float]] = Counter()
     for event in events:
-        counts[replace(event, count=1)] += event.count
-    return tuple(sorted(replace(event, count=count) for event, count in counts.items()))
+        counts[event.noise_multiplier, event.sampling_probability] += event.count
+    return tuple(SampledGaussian(*kind, count) for kind, count in sorted(counts.items()))

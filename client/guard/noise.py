@@ -63,7 +63,8 @@ def _draw(std: float, words: npt.NDArray[np.uint64], entropy: Entropy) -> Intege
         margins = _NDTRI_ERROR * (std + estimates) + std / middles  # half an interval is at most 0.63 std / tail
     draws = np.floor(estimates + 0.5).astype(np.int64)
     undecided = np.flatnonzero(np.abs(estimates - np.floor(estimates) - 0.5) <= margins)
-    context = mpmath.MPContext()  # of our own: the global one's precision is shared by all threads
+    # A context of our own, since all threads share the global one's precision; making one takes a millisecond.
+    context = mpmath.MPContext() if undecided.size else None
     for index in undecided:
         tail = _LazyTail(std, int(tails[index]), entropy, context)
         draws[index] = tail.cell(float(estimates[index]), float(margins[index]))
