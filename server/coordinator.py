@@ -30,11 +30,9 @@ def main(grid: Grid, context: Context) -> None:
     journal = Journal(folder / "journal.jsonl")
     try:
         _run(grid, str(context.run_id), folder, journal)
-    except SilosynthError as error:
-        journal.write("failed", error=type(error).__name__, message=str(error), exit_code=error.exit_code)
-        raise
     except BaseException as error:
-        journal.write("failed", error=type(error).__name__, message=str(error), exit_code=1)
+        exit_code = error.exit_code if isinstance(error, SilosynthError) else 1
+        journal.write("failed", error=type(error).__name__, message=str(error), exit_code=exit_code)
         raise
 
 

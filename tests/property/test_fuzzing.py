@@ -19,7 +19,16 @@ import tomli_w
 from google.protobuf.message import DecodeError
 from support.fake_federation import RUN, Courier, Identities, open_exchange
 from support.fake_guard import FakeGuard
-from support.guards import SCHEMA, counts_bytes, counts_query, ignore_progress, open_ledger, silo_tables, toy_guard
+from support.guards import (
+    COURIER,
+    SCHEMA,
+    counts_bytes,
+    counts_query,
+    ignore_progress,
+    open_ledger,
+    silo_tables,
+    toy_guard,
+)
 
 from silosynth.client.config import load_courier, load_silo
 from silosynth.client.guard.identity import load_or_create
@@ -55,15 +64,6 @@ QUERIES = [
         )
     ),
 ]
-COURIER = {
-    "silo": "toy",
-    "guard": "unix:a",
-    "ca": "ca",
-    "certificate": "c",
-    "key": "k",
-    "node_key": "n",
-    "server": {"fleet": "server.example:9092", "exchange": "server.example:9093"},
-}
 SERVER = {
     "flower": {"fleet": "0.0.0.0:9092", "control": "127.0.0.1:9093"},
     "exchange": {"host": "0.0.0.0", "port": 9094, "ca": "ca.crt", "certificate": "server.crt", "key": "server.key"},

@@ -25,6 +25,15 @@ from silosynth.common.schema import Schema
 
 SCHEMA = Schema((4,), 3)
 DELTA = 1e-5
+COURIER = {
+    "silo": "toy",
+    "guard": "unix:a",
+    "ca": "ca",
+    "certificate": "c",
+    "key": "k",
+    "node_key": "n",
+    "server": {"fleet": "server.example:9092", "exchange": "server.example:9093"},
+}
 
 
 def toy_records(count: int = 30) -> Records:

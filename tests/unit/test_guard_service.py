@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import tomli_w
 from support.guards import (
+    COURIER,
     SCHEMA,
     CountedMechanism,
     counts_bytes,
@@ -215,17 +216,6 @@ def test_stopping_the_server_ends_a_computation(folder: Path) -> None:
         assert asked.result()[-1].refusal.error == "SiloUnavailable"
     with closing(open_ledger(folder)) as ledger:
         assert ledger.spent("default").releases == 0
-
-
-COURIER = {
-    "silo": "toy",
-    "guard": "unix:a",
-    "ca": "ca",
-    "certificate": "c",
-    "key": "k",
-    "node_key": "n",
-    "server": {"fleet": "server.example:9092", "exchange": "server.example:9093"},
-}
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:5000", "192.168.1.5:80", "guard.example:80", "unix:", "127.0.0.1", ""])
