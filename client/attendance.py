@@ -1,7 +1,8 @@
 """Attending a run: one stream to the exchange, questions in, sealed releases out.
 
-Everything here is relaying: the guard decides, this code has nothing to steal. A broken stream is redialled with
-back-off; the server then asks again, and the guard answers with the stored bytes.
+Everything here is relaying: the guard decides, this code has nothing to steal. Public artifacts that the guard lacks
+for a question are brought to it first. A broken stream is redialled with back-off; the server then asks again, and the
+guard answers with the stored bytes.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import grpc
 
 from silosynth.client.config import CourierConfig
 from silosynth.common import channels
-from silosynth.common.errors import PeerRejected, SilosynthError, SiloUnavailable
+from silosynth.common.errors import PeerRejected, SiloUnavailable
 from silosynth.protos.v1 import exchange_pb2, guard_pb2
 from silosynth.protos.v1.exchange_pb2_grpc import ExchangeStub
 from silosynth.protos.v1.guard_pb2_grpc import GuardStub
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _GUARD_SECONDS = 10.0
+_ARTIFACT_SECONDS = 3600.0
 _ARRIVAL_SECONDS = 20.0  # an exchange never reached belongs to a run that is over: make room for the next invitation
 _OUTBOX_MESSAGES = 4  # bounds memory while the network is slower than the guard
 _REJECTIONS = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED)
@@ -74,7 +76,8 @@ class _Visit:
         credentials = channels.client_credentials(config.ca, config.certificate, config.key)
         with grpc.secure_channel(self._invitation.exchange, credentials, options=channels.OPTIONS) as channel:
             self._outbox.put(exchange_pb2.FromSilo(hello=hello))
-            stream = ExchangeStub(channel).Attend(iter(self._outbox.get, None))
+            exchange = ExchangeStub(channel)
+            stream = exchange.Attend(iter(self._outbox.get, None))
             try:
                 stream.initial_metadata()  # sent when the exchange has taken our hello, or never
                 self.welcomed = stream.is_active()
@@ -85,7 +88,7 @@ class _Visit:
                     if kind == "witnessed":
                         self._send(stream, _head(self._guard, message.witnessed))
                     else:
-                        self._relay(stream, message.ask)
+                        self._relay(stream, exchange, message.ask)
             finally:
                 stream.cancel()
                 self._wake_sender()
@@ -98,9 +101,33 @@ class _Visit:
             budget=self._guard.Budget(guard_pb2.BudgetRequest(), timeout=_GUARD_SECONDS),
         )
 
-    def _relay(self, stream: grpc.Call, ask: exchange_pb2.Ask) -> None:
-        for part in _answer(self._guard, ask.query):
+    def _relay(self, stream: grpc.Call, exchange: ExchangeStub, ask: exchange_pb2.Ask) -> None:
+        for part in self._answer(exchange, ask.query):
             self._send(stream, exchange_pb2.FromSilo(ticket=ask.ticket, answer=part))
+
+    def _answer(self, exchange: ExchangeStub, query: bytes) -> Iterator[guard_pb2.AnswerPart]:
+        """The guard's answer, or a refusal. (One that a cut exchange is to blame for is lost with its stream.)"""
+        question = guard_pb2.Question(query=query)
+        try:
+            for digest in self._guard.Lacking(question, timeout=_GUARD_SECONDS, wait_for_ready=True).digests:
+                self._carry(exchange, digest)
+            yield from self._guard.Answer(question, wait_for_ready=True, timeout=24 * 3600)
+        except grpc.RpcError as error:
+            yield guard_pb2.AnswerPart(refusal=_refusal(error))
+        except SiloUnavailable as error:
+            yield guard_pb2.AnswerPart(refusal=guard_pb2.Refusal(error=type(error).__name__, message=str(error)))
+
+    def _carry(self, exchange: ExchangeStub, digest: str) -> None:
+        """From the exchange into the guard, chunk by chunk."""
+        request = exchange_pb2.ArtifactRequest(run_id=self._invitation.run_id, digest=digest)
+        fetched = exchange.Fetch(request, timeout=_ARTIFACT_SECONDS)
+        try:
+            self._guard.Deposit(channels.until_cut(fetched), timeout=_ARTIFACT_SECONDS)
+        except grpc.RpcError as error:
+            fetched.cancel()
+            if fetched.code() not in (grpc.StatusCode.OK, grpc.StatusCode.CANCELLED):
+                raise SiloUnavailable(f"the silo could not fetch the artifact {digest} from the exchange") from error
+            raise
 
     def _send(self, stream: grpc.Call, message: exchange_pb2.FromSilo) -> None:
         while stream.is_active():
@@ -124,15 +151,13 @@ def _head(guard: GuardStub, witnessed: guard_pb2.Head) -> exchange_pb2.FromSilo:
     except grpc.RpcError as error:
         if error.code() is not grpc.StatusCode.FAILED_PRECONDITION:
             raise
+        return exchange_pb2.FromSilo(answer=guard_pb2.AnswerPart(refusal=_refusal(error)))
+
+
+def _refusal(error: grpc.RpcError) -> guard_pb2.Refusal:
+    """What the guard refused, in its own words; when it is gone, in ours: its errors stay in the silo."""
+    if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
         name, _, message = str(error.details()).partition(": ")
-        refusal = guard_pb2.Refusal(error=name, message=message)
-        return exchange_pb2.FromSilo(answer=guard_pb2.AnswerPart(refusal=refusal))
-
-
-def _answer(guard: GuardStub, query: bytes) -> Iterator[guard_pb2.AnswerPart]:
-    """The guard's answer, or a refusal in our own words when the guard is gone: its errors stay in the silo."""
-    try:
-        yield from guard.Answer(guard_pb2.Question(query=query), wait_for_ready=True, timeout=24 * 3600)
-    except (grpc.RpcError, SilosynthError):
-        message = "the silo's guard stopped answering: its operator finds the reason in the guard's log"
-        yield guard_pb2.AnswerPart(refusal=guard_pb2.Refusal(error=SiloUnavailable.__name__, message=message))
+        return guard_pb2.Refusal(error=name, message=message)
+    message = "the silo's guard stopped answering: its operator finds the reason in the guard's log"
+    return guard_pb2.Refusal(error=SiloUnavailable.__name__, message=message)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import ssl
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import grpc
 
@@ -12,6 +14,7 @@ CHUNK_BYTES = 1 << 20
 MAX_MESSAGE_BYTES = 2 * CHUNK_BYTES
 
 Options = list[tuple[str, int]]
+Part = TypeVar("Part")
 
 OPTIONS: Options = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -44,6 +47,11 @@ def server_credentials(ca: Path, certificate: Path, key: Path) -> grpc.ServerCre
     )
 
 
+def public_server_credentials(certificate: Path, key: Path) -> grpc.ServerCredentials:
+    """TLS without certificates of clients: whoever uses it must ask them who they are in another way."""
+    return grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+
+
 def peer_name(context: grpc.ServicerContext) -> str:
     """The common name of the client's verified certificate; empty where there is none."""
     names = [bytes(name) for name in context.auth_context().get("x509_common_name", [])]
@@ -54,3 +62,11 @@ def peer_certificate(context: grpc.ServicerContext) -> str:
     """SHA-256 of the client's verified certificate, in hexadecimal; empty where there is none."""
     pem = [bytes(certificate) for certificate in context.auth_context().get("x509_pem_cert", [])]
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem[0].decode())).hexdigest() if len(pem) == 1 else ""
+
+
+def until_cut(parts: Iterator[Part]) -> Iterator[Part]:
+    """The parts of a stream; one that breaks ends early. For receivers who can tell that by what they received."""
+    try:
+        yield from parts
+    except grpc.RpcError:
+        return

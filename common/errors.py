@@ -13,7 +13,9 @@ SilosynthError
 ├── QuorumNotMet               21   too few silos took part
 ├── RunFailed                  22   a process of the federation ended early
 ├── SiloUnavailable            23   a silo's guard does not answer
-└── VerificationFailed         30   a release or receipt is not what it claims to be
+├── CatalogUnavailable         24   a server's catalog does not answer
+├── VerificationFailed         30   a release or receipt is not what it claims to be
+└── ReleaseWithdrawn           31   a release was taken back by its publisher
 """
 
 from __future__ import annotations
@@ -73,8 +75,16 @@ class SiloUnavailable(SilosynthError):
     exit_code = 23
 
 
+class CatalogUnavailable(SilosynthError):
+    exit_code = 24
+
+
 class VerificationFailed(SilosynthError):
     exit_code = 30
+
+
+class ReleaseWithdrawn(SilosynthError):
+    exit_code = 31
 
 
 def _tree(root: type[SilosynthError]) -> dict[str, type[SilosynthError]]:

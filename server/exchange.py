@@ -1,5 +1,7 @@
 """The exchange: a gRPC stream to every silo of a run, dialled by the silos, mutual TLS.
 
+Beside it silos fetch the public artifacts of the run's queries that their guards lack.
+
 Each silo has a seat. A question stays on the seat until it is answered, refused or given up, so a silo that
 redials is simply asked again. At most two releases are taken in at once (gRPC's flow control holds the others
 back), so memory does not grow with the number of silos.
@@ -132,9 +134,11 @@ class Exchange(ExchangeServicer):
         self._seats = {silo: _Seat(silo) for silo in silos}
         self._intake = threading.BoundedSemaphore(_INTAKES_AT_ONCE)
         self._last_ticket = 0
+        self._artifacts: dict[str, bytes] = {}
         self._closing = threading.Event()
-        # A seat holds a thread while its stream lives; the rest is room for redials and strangers to be turned away.
-        self._server = grpc.server(ThreadPoolExecutor(2 * len(silos) + 4), options=channels.OPTIONS)
+        # A seat holds a thread while its stream lives, and another while it fetches; the rest is room for redials and
+        # strangers to be turned away.
+        self._server = grpc.server(ThreadPoolExecutor(3 * len(silos) + 4), options=channels.OPTIONS)
         add_ExchangeServicer_to_server(self, self._server)
         credentials = channels.server_credentials(settings.ca, settings.certificate, settings.key)
         port = _bind(self._server, settings, credentials)
@@ -151,6 +155,10 @@ class Exchange(ExchangeServicer):
     def hello(self, silo: str) -> exchange_pb2.Hello | None:
         """What the silo last said of itself."""
         return self._seats[silo].hello
+
+    def offer(self, artifacts: Mapping[str, bytes]) -> None:
+        """From now on, until the run ends, its silos can fetch these."""
+        self._artifacts |= artifacts
 
     def ask(
         self, query: bytes, silos: list[str], values: int, accept: Accept, grace: float, deadline: float
@@ -211,14 +219,31 @@ class Exchange(ExchangeServicer):
             if seat.leave(outbox) and not self._closing.is_set():
                 self._journal.write("away", silo=seat.silo)
 
-    def _welcome(
-        self, requests: Iterator[exchange_pb2.FromSilo], context: grpc.ServicerContext
-    ) -> tuple[_Seat, exchange_pb2.Hello]:
-        """Who is it? The certificate says so; the hello must agree."""
+    def Fetch(  # noqa: N802
+        self, request: exchange_pb2.ArtifactRequest, context: grpc.ServicerContext
+    ) -> Iterator[guard_pb2.ArtifactPart]:
+        seat = self._seat_of(context)
+        content = self._artifacts.get(request.digest)
+        if request.run_id != self._run_id or content is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, "this run has no such artifact")
+        self._journal.write("fetching", silo=seat.silo, digest=request.digest, bytes=len(content))
+        yield guard_pb2.ArtifactPart(digest=request.digest)
+        for start in range(0, len(content), channels.CHUNK_BYTES):
+            yield guard_pb2.ArtifactPart(chunk=content[start : start + channels.CHUNK_BYTES])
+
+    def _seat_of(self, context: grpc.ServicerContext) -> _Seat:
+        """Who is it? The certificate says so."""
         name = channels.peer_name(context)
         seat = self._seats.get(name)
         if seat is None or self._certificates[name] != channels.peer_certificate(context):
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "this silo is not invited")
+        return seat
+
+    def _welcome(
+        self, requests: Iterator[exchange_pb2.FromSilo], context: grpc.ServicerContext
+    ) -> tuple[_Seat, exchange_pb2.Hello]:
+        """The hello must agree with the certificate."""
+        seat = self._seat_of(context)
         hello = _next(requests, context).hello
         if hello.run_id != self._run_id or hello.description.silo != seat.silo:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "the hello does not match the invitation")

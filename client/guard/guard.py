@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from importlib.metadata import version
 
 from silosynth.client.config import SiloConfig
 from silosynth.client.guard import policy
 from silosynth.client.guard.adoption import check_epoch, settle_terms
+from silosynth.client.guard.artifacts import Shelf, absent
 from silosynth.client.guard.containment import contained
 from silosynth.client.guard.decisions import Decisions
 from silosynth.client.guard.entropy import Entropy
 from silosynth.client.guard.ledger import Answered, Ledger
-from silosynth.client.guard.mechanism import Mechanisms, Report
+from silosynth.client.guard.mechanism import Bench, Mechanisms, Report
 from silosynth.client.guard.noise import add_noise
 from silosynth.common import accounting
 from silosynth.common.datasets.records import Records
@@ -48,6 +49,7 @@ class Guard:
         self._on_rollback = on_rollback
         self._decisions = Decisions.beside(ledger.path, ledger.identity, ledger.clock)
         self._terms = settle_terms(config, ledger, self._decisions)
+        self._shelf = Shelf.beside(ledger.path)
         self.rolled_back: LedgerRolledBack | None = None
         self._computing = threading.Lock()
         self._stopping = False
@@ -55,18 +57,30 @@ class Guard:
     @contained(SilosynthError)
     def answer(self, query_bytes: bytes, report: Report) -> Answered:
         """The sealed release for a query: the stored one if it was asked before, else a new one, charged."""
-        if self.rolled_back is not None:
-            raise self.rolled_back
-        query = decode(query_bytes)
-        if query.schema != self._records.schema:
-            raise QueryError(f"the query is for {query.schema}, this silo's records are {self._records.schema}")
+        query = self._understood(query_bytes)
         stored = self._stored(query_bytes)
         if stored is None:
-            policy.check_policy(query, self._terms.policy, self._terms.budget.delta)
-            self._check_spending(query, self._ledger.spent(self._dataset).events)
-            self._check_consent(query_bytes)
+            self._check_allowed(query, query_bytes)
+            if missing := self._shelf.missing(query.artifacts()):
+                raise absent(*missing)
             stored = self._computed_once(query, query_bytes, report)
         return stored
+
+    @contained(SilosynthError)
+    def lacking(self, query_bytes: bytes) -> tuple[str, ...]:
+        """The artifacts to deposit before this query can be answered. Of one that is not allowed none is taken in."""
+        query = self._understood(query_bytes)
+        missing = self._shelf.missing(query.artifacts())
+        if not missing or self._stored(query_bytes) is not None:
+            return ()
+        self._check_allowed(query, query_bytes)
+        self._shelf.want(missing)
+        return missing
+
+    @contained(SilosynthError)
+    def deposit(self, artifact: str, chunks: Iterable[bytes]) -> None:
+        """Take in what was found lacking."""
+        self._shelf.deposit(artifact, chunks)
 
     @contained(SilosynthError)
     def describe(self) -> guard_pb2.Description:
@@ -125,6 +139,19 @@ class Guard:
     def _dataset(self) -> str:
         return self._config.silo.dataset
 
+    def _understood(self, query_bytes: bytes) -> Query:
+        if self.rolled_back is not None:
+            raise self.rolled_back
+        query = decode(query_bytes)
+        if query.schema != self._records.schema:
+            raise QueryError(f"the query is for {query.schema}, this silo's records are {self._records.schema}")
+        return query
+
+    def _check_allowed(self, query: Query, query_bytes: bytes) -> None:
+        policy.check_policy(query, self._terms.policy, self._terms.budget.delta)
+        self._check_spending(query, self._ledger.spent(self._dataset).events)
+        self._check_consent(query_bytes)
+
     def _stored(self, query_bytes: bytes) -> Answered | None:
         sealed = self._ledger.find(self._dataset, digest(query_bytes))
         return None if sealed is None else Answered(sealed, replayed=True)
@@ -167,7 +194,8 @@ class Guard:
 
         with contained(QueryError, SiloUnavailable):
             report_unless_stopping(0.0)
-            return self._mechanisms[query.mechanism](query, self._records, self._entropy, report_unless_stopping)
+            bench = Bench(self._entropy, report_unless_stopping, self._shelf.read, self._config.guard.device)
+            return self._mechanisms[query.mechanism](query, self._records, bench)
 
     @contained(QueryError)
     def _noisy_payload(self, query: Query, values: Integers) -> bytes:

@@ -11,6 +11,8 @@ from silosynth.common import accounting
 from silosynth.common.errors import BudgetExhausted, ConfigError, ConsentPending, PolicyDenied
 from silosynth.common.events import Event
 from silosynth.common.queries import Query
+from silosynth.common.queries.base import is_digest
+from silosynth.common.shipped import backbone_name, shipped_backbones
 
 
 def check_names(policy: PolicySection, known: Iterable[str]) -> None:
@@ -18,6 +20,13 @@ def check_names(policy: PolicySection, known: Iterable[str]) -> None:
     unknown = sorted(set(policy.mechanisms) - set(known))
     if unknown:
         raise ConfigError(f"policy.mechanisms: unknown {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+    shipped = shipped_backbones()
+    unknown = [name for name in policy.backbones if name not in shipped and not is_digest(name)]
+    if unknown:
+        raise ConfigError(
+            f"policy.backbones: unknown {', '.join(unknown)}; shipped are {', '.join(shipped) or 'none'}, any other is "
+            "named by the SHA-256 digest of its file"
+        )
 
 
 def check_policy(query: Query, policy: PolicySection, delta: float) -> None:
@@ -26,6 +35,7 @@ def check_policy(query: Query, policy: PolicySection, delta: float) -> None:
         raise PolicyDenied('this silo answers no queries: its policy.consent is "deny"')
     if query.mechanism not in policy.mechanisms:
         raise PolicyDenied(f"this silo does not allow the mechanism {query.mechanism}: see its policy.mechanisms")
+    _check_backbones(query, policy)
     size = query.layout().size
     if size > policy.max_values_per_release:
         raise PolicyDenied(f"a release of {size} values is larger than this silo's {policy.max_values_per_release}")
@@ -35,6 +45,17 @@ def check_policy(query: Query, policy: PolicySection, delta: float) -> None:
             raise PolicyDenied(
                 f"the query alone costs epsilon = {epsilon:.4g}, above this silo's limit for one query of "
                 f"{policy.max_epsilon_per_query:g}: ask with more noise"
+            )
+
+
+def _check_backbones(query: Query, policy: PolicySection) -> None:
+    shipped = shipped_backbones() if query.backbones() else {}
+    allowed = {shipped.get(name, name) for name in policy.backbones}
+    for digest in query.backbones():
+        if digest not in allowed:
+            raise PolicyDenied(
+                f"this silo does not allow the backbone {digest}: its people allow it with the line "
+                f'backbones = [..., "{backbone_name(digest)}"] under [policy] in silo.toml, then `silosynth silo adopt`'
             )
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def create_private_file(path: Path, content: bytes) -> None:
+def create_private_file(path: Path, content: bytes | Iterable[bytes]) -> None:
     """Durably create `path`, readable by its owner alone; FileExistsError if something is there already.
 
     A crash leaves either no file or the whole file, so a short file is always damage, never an unfinished start.
+    Content that comes in chunks and raises instead of ending leaves no file either.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.") as scratch:  # created with mode 0600
-        scratch.write(content)
+        scratch.writelines([content] if isinstance(content, bytes) else content)
         scratch.flush()
         os.fsync(scratch.fileno())
         os.link(scratch.name, path)

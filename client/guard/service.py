@@ -47,6 +47,20 @@ class GuardService(GuardServicer):
         with _aborting(context):
             return self._guard.budget()
 
+    def Lacking(self, request: guard_pb2.Question, context: grpc.ServicerContext) -> guard_pb2.Digests:  # noqa: N802
+        with _aborting(context):
+            return guard_pb2.Digests(digests=self._guard.lacking(request.query))
+
+    def Deposit(  # noqa: N802
+        self, request_iterator: Iterator[guard_pb2.ArtifactPart], context: grpc.ServicerContext
+    ) -> guard_pb2.Deposited:
+        """A stream that breaks off looks like one that ends too early, and leaves nothing behind."""
+        parts = channels.until_cut(request_iterator)
+        with _aborting(context):
+            artifact = next(parts, guard_pb2.ArtifactPart()).digest
+            self._guard.deposit(artifact, (part.chunk for part in parts))
+            return guard_pb2.Deposited()
+
     def Answer(self, request: guard_pb2.Question, context: grpc.ServicerContext) -> Iterator[guard_pb2.AnswerPart]:  # noqa: N802
         """Progress, then the release in chunks or a refusal.
 
@@ -163,7 +177,7 @@ def _coarse(send: Callable[[guard_pb2.AnswerPart], None]) -> Callable[[float], N
 
 @contextmanager
 def _aborting(context: grpc.ServicerContext) -> Iterator[None]:
-    """Describe, Budget and Witness have no part for a refusal: it travels as the call's status."""
+    """All calls but Answer have no part for a refusal: it travels as the call's status."""
     try:
         yield
     except SilosynthError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import ClassVar
@@ -19,6 +20,7 @@ from silosynth.protos.v1 import query_pb2
 MAX_QUERY_BYTES = 1 << 20
 MAX_VALUES = 1 << 26  # of one release: half a gigabyte of int64
 LARGEST_NOISE_STEPS = 2.0**50  # an int64 is then more than 8000 standard deviations wide
+MAX_ARTIFACTS = 8  # of one query
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Query(ABC):
         size, steps = plan.layout.size, plan.noise_std / plan.grid
         require(size <= MAX_VALUES, f"an answer of {size} values is larger than the limit of {MAX_VALUES}")
         require(in_range(steps, 0, LARGEST_NOISE_STEPS), f"noise of {steps:g} grid steps is more than 64 bits can hold")
+        self._check_artifacts()
 
     @abstractmethod
     def layout(self) -> Layout: ...
@@ -64,6 +67,14 @@ class Query(ABC):
     @abstractmethod
     def event(self) -> Event: ...
 
+    def artifacts(self) -> tuple[str, ...]:
+        """The public files that answering needs: SHA-256 of each one's bytes, in hexadecimal."""
+        return ()
+
+    def backbones(self) -> tuple[str, ...]:
+        """Those artifacts that are networks: records pass through them, so a silo allows each by itself."""
+        return ()
+
     @classmethod
     def parameters(cls) -> list[str]:
         """The fields of the mechanism's message in query.proto have the names of the subclass's own fields."""
@@ -72,6 +83,13 @@ class Query(ABC):
     def plan(self) -> Plan:
         event, sensitivity = self.event(), self.sensitivity()
         return Plan(self.layout(), sensitivity, self.grid(), self.noise_multiplier * sensitivity, event)
+
+    def _check_artifacts(self) -> None:
+        artifacts = self.artifacts()
+        require(len(artifacts) <= MAX_ARTIFACTS, f"a query of {len(artifacts)} artifacts: {MAX_ARTIFACTS} are allowed")
+        for artifact in artifacts:
+            require_digest(artifact, "artifact")
+        require(set(self.backbones()) <= set(artifacts), "a backbone of the query is not among its artifacts")
 
 
 def encode(query: Query) -> bytes:
@@ -112,6 +130,15 @@ def digest(query: Query | bytes) -> bytes:
 def require(condition: bool, message: str) -> None:
     if not condition:
         raise QueryError(message)
+
+
+def is_digest(text: str) -> bool:
+    """SHA-256 as we write it; such a text is also a safe name for a file."""
+    return re.fullmatch("[0-9a-f]{64}", text) is not None
+
+
+def require_digest(text: str, what: str) -> None:
+    require(is_digest(text), f"{what} {text[:80]!r} is not a SHA-256 digest of 64 lower-case hexadecimal digits")
 
 
 def in_range(value: float, low: float, high: float) -> bool:

@@ -38,6 +38,14 @@ class ToSilo(_message.Message):
     witnessed: _guard_pb2.Head
     def __init__(self, ask: _Optional[_Union[Ask, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., witnessed: _Optional[_Union[_guard_pb2.Head, _Mapping]] = ...) -> None: ...
 
+class ArtifactRequest(_message.Message):
+    __slots__ = ("run_id", "digest")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    digest: str
+    def __init__(self, run_id: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
+
 class Ask(_message.Message):
     __slots__ = ("ticket", "query")
     TICKET_FIELD_NUMBER: _ClassVar[int]

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from silosynth.protos.v1 import exchange_pb2 as silosynth_dot_v1_dot_exchange__pb2
+from silosynth.protos.v1 import guard_pb2 as silosynth_dot_v1_dot_guard__pb2
 
 GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
@@ -39,6 +40,11 @@ class ExchangeStub(object):
                 request_serializer=silosynth_dot_v1_dot_exchange__pb2.FromSilo.SerializeToString,
                 response_deserializer=silosynth_dot_v1_dot_exchange__pb2.ToSilo.FromString,
                 _registered_method=True)
+        self.Fetch = channel.unary_stream(
+                '/silosynth.v1.Exchange/Fetch',
+                request_serializer=silosynth_dot_v1_dot_exchange__pb2.ArtifactRequest.SerializeToString,
+                response_deserializer=silosynth_dot_v1_dot_guard__pb2.ArtifactPart.FromString,
+                _registered_method=True)
 
 
 class ExchangeServicer(object):
@@ -50,6 +56,13 @@ class ExchangeServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Fetch(self, request, context):
+        """what a guard lacks for a query of this run
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ExchangeServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -57,6 +70,11 @@ def add_ExchangeServicer_to_server(servicer, server):
                     servicer.Attend,
                     request_deserializer=silosynth_dot_v1_dot_exchange__pb2.FromSilo.FromString,
                     response_serializer=silosynth_dot_v1_dot_exchange__pb2.ToSilo.SerializeToString,
+            ),
+            'Fetch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Fetch,
+                    request_deserializer=silosynth_dot_v1_dot_exchange__pb2.ArtifactRequest.FromString,
+                    response_serializer=silosynth_dot_v1_dot_guard__pb2.ArtifactPart.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +104,33 @@ class Exchange(object):
             '/silosynth.v1.Exchange/Attend',
             silosynth_dot_v1_dot_exchange__pb2.FromSilo.SerializeToString,
             silosynth_dot_v1_dot_exchange__pb2.ToSilo.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Fetch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/silosynth.v1.Exchange/Fetch',
+            silosynth_dot_v1_dot_exchange__pb2.ArtifactRequest.SerializeToString,
+            silosynth_dot_v1_dot_guard__pb2.ArtifactPart.FromString,
             options,
             channel_credentials,
             insecure,

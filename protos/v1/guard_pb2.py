@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from silosynth.protos.v1 import query_pb2 as silosynth_dot_v1_dot_query__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18silosynth/v1/guard.proto\x12\x0csilosynth.v1\x1a\x18silosynth/v1/query.proto\"[\n\x04Head\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\x12\x12\n\npublic_key\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"\x11\n\x0f\x44\x65scribeRequest\"\xc4\x01\n\x0b\x44\x65scription\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12$\n\x06schema\x18\x04 \x01(\x0b\x32\x14.silosynth.v1.Schema\x12\x12\n\nmechanisms\x18\x05 \x03(\t\x12\x12\n\npublic_key\x18\x06 \x01(\x0c\x12 \n\x04head\x18\x07 \x01(\x0b\x32\x12.silosynth.v1.Head\x12\x15\n\rdisjoint_from\x18\x08 \x03(\t\"\x0f\n\rBudgetRequest\"]\n\x0c\x42udgetStatus\x12\x15\n\repsilon_total\x18\x01 \x01(\x01\x12\x15\n\repsilon_spent\x18\x02 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x03 \x01(\x01\x12\x10\n\x08releases\x18\x04 \x01(\x04\"\x19\n\x08Question\x12\r\n\x05query\x18\x01 \x01(\x0c\"\xaa\x01\n\nAnswerPart\x12*\n\x08progress\x18\x01 \x01(\x0b\x32\x16.silosynth.v1.ProgressH\x00\x12-\n\x06header\x18\x02 \x01(\x0b\x32\x1b.silosynth.v1.ReleaseHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x03 \x01(\x0cH\x00\x12(\n\x07refusal\x18\x04 \x01(\x0b\x32\x15.silosynth.v1.RefusalH\x00\x42\x06\n\x04part\"+\n\x08Progress\x12\r\n\x05phase\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x02\"}\n\rReleaseHeader\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12*\n\x06\x62udget\x18\x02 \x01(\x0b\x32\x1a.silosynth.v1.BudgetStatus\x12\x10\n\x08replayed\x18\x03 \x01(\x08\x12 \n\x04head\x18\x04 \x01(\x0b\x32\x12.silosynth.v1.Head\")\n\x07Refusal\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t2\x81\x02\n\x05Guard\x12\x44\n\x08\x44\x65scribe\x12\x1d.silosynth.v1.DescribeRequest\x1a\x19.silosynth.v1.Description\x12\x41\n\x06\x42udget\x12\x1b.silosynth.v1.BudgetRequest\x1a\x1a.silosynth.v1.BudgetStatus\x12<\n\x06\x41nswer\x12\x16.silosynth.v1.Question\x1a\x18.silosynth.v1.AnswerPart0\x01\x12\x31\n\x07Witness\x12\x12.silosynth.v1.Head\x1a\x12.silosynth.v1.Headb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18silosynth/v1/guard.proto\x12\x0csilosynth.v1\x1a\x18silosynth/v1/query.proto\"[\n\x04Head\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0c\n\x04hash\x18\x03 \x01(\x0c\x12\x12\n\npublic_key\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"\x11\n\x0f\x44\x65scribeRequest\"\xc4\x01\n\x0b\x44\x65scription\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12$\n\x06schema\x18\x04 \x01(\x0b\x32\x14.silosynth.v1.Schema\x12\x12\n\nmechanisms\x18\x05 \x03(\t\x12\x12\n\npublic_key\x18\x06 \x01(\x0c\x12 \n\x04head\x18\x07 \x01(\x0b\x32\x12.silosynth.v1.Head\x12\x15\n\rdisjoint_from\x18\x08 \x03(\t\"\x0f\n\rBudgetRequest\"]\n\x0c\x42udgetStatus\x12\x15\n\repsilon_total\x18\x01 \x01(\x01\x12\x15\n\repsilon_spent\x18\x02 \x01(\x01\x12\r\n\x05\x64\x65lta\x18\x03 \x01(\x01\x12\x10\n\x08releases\x18\x04 \x01(\x04\"\x19\n\x08Question\x12\r\n\x05query\x18\x01 \x01(\x0c\"\x1a\n\x07\x44igests\x12\x0f\n\x07\x64igests\x18\x01 \x03(\t\"9\n\x0c\x41rtifactPart\x12\x10\n\x06\x64igest\x18\x01 \x01(\tH\x00\x12\x0f\n\x05\x63hunk\x18\x02 \x01(\x0cH\x00\x42\x06\n\x04part\"\x0b\n\tDeposited\"\xaa\x01\n\nAnswerPart\x12*\n\x08progress\x18\x01 \x01(\x0b\x32\x16.silosynth.v1.ProgressH\x00\x12-\n\x06header\x18\x02 \x01(\x0b\x32\x1b.silosynth.v1.ReleaseHeaderH\x00\x12\x0f\n\x05\x63hunk\x18\x03 \x01(\x0cH\x00\x12(\n\x07refusal\x18\x04 \x01(\x0b\x32\x15.silosynth.v1.RefusalH\x00\x42\x06\n\x04part\"+\n\x08Progress\x12\r\n\x05phase\x18\x01 \x01(\t\x12\x10\n\x08\x66raction\x18\x02 \x01(\x02\"}\n\rReleaseHeader\x12\x0c\n\x04size\x18\x01 \x01(\x04\x12*\n\x06\x62udget\x18\x02 \x01(\x0b\x32\x1a.silosynth.v1.BudgetStatus\x12\x10\n\x08replayed\x18\x03 \x01(\x08\x12 \n\x04head\x18\x04 \x01(\x0b\x32\x12.silosynth.v1.Head\")\n\x07Refusal\x12\r\n\x05\x65rror\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t2\xfd\x02\n\x05Guard\x12\x44\n\x08\x44\x65scribe\x12\x1d.silosynth.v1.DescribeRequest\x1a\x19.silosynth.v1.Description\x12\x41\n\x06\x42udget\x12\x1b.silosynth.v1.BudgetRequest\x1a\x1a.silosynth.v1.BudgetStatus\x12\x38\n\x07Lacking\x12\x16.silosynth.v1.Question\x1a\x15.silosynth.v1.Digests\x12@\n\x07\x44\x65posit\x12\x1a.silosynth.v1.ArtifactPart\x1a\x17.silosynth.v1.Deposited(\x01\x12<\n\x06\x41nswer\x12\x16.silosynth.v1.Question\x1a\x18.silosynth.v1.AnswerPart0\x01\x12\x31\n\x07Witness\x12\x12.silosynth.v1.Head\x1a\x12.silosynth.v1.Headb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,14 +44,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BUDGETSTATUS']._serialized_end=489
   _globals['_QUESTION']._serialized_start=491
   _globals['_QUESTION']._serialized_end=516
-  _globals['_ANSWERPART']._serialized_start=519
-  _globals['_ANSWERPART']._serialized_end=689
-  _globals['_PROGRESS']._serialized_start=691
-  _globals['_PROGRESS']._serialized_end=734
-  _globals['_RELEASEHEADER']._serialized_start=736
-  _globals['_RELEASEHEADER']._serialized_end=861
-  _globals['_REFUSAL']._serialized_start=863
-  _globals['_REFUSAL']._serialized_end=904
-  _globals['_GUARD']._serialized_start=907
-  _globals['_GUARD']._serialized_end=1164
+  _globals['_DIGESTS']._serialized_start=518
+  _globals['_DIGESTS']._serialized_end=544
+  _globals['_ARTIFACTPART']._serialized_start=546
+  _globals['_ARTIFACTPART']._serialized_end=603
+  _globals['_DEPOSITED']._serialized_start=605
+  _globals['_DEPOSITED']._serialized_end=616
+  _globals['_ANSWERPART']._serialized_start=619
+  _globals['_ANSWERPART']._serialized_end=789
+  _globals['_PROGRESS']._serialized_start=791
+  _globals['_PROGRESS']._serialized_end=834
+  _globals['_RELEASEHEADER']._serialized_start=836
+  _globals['_RELEASEHEADER']._serialized_end=961
+  _globals['_REFUSAL']._serialized_start=963
+  _globals['_REFUSAL']._serialized_end=1004
+  _globals['_GUARD']._serialized_start=1007
+  _globals['_GUARD']._serialized_end=1388
 # @@protoc_insertion_point(module_scope)

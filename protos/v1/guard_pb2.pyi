@@ -67,6 +67,24 @@ class Question(_message.Message):
     query: bytes
     def __init__(self, query: _Optional[bytes] = ...) -> None: ...
 
+class Digests(_message.Message):
+    __slots__ = ("digests",)
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
+    digests: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, digests: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ArtifactPart(_message.Message):
+    __slots__ = ("digest", "chunk")
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    digest: str
+    chunk: bytes
+    def __init__(self, digest: _Optional[str] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+
+class Deposited(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class AnswerPart(_message.Message):
     __slots__ = ("progress", "header", "chunk", "refusal")
     PROGRESS_FIELD_NUMBER: _ClassVar[int]

@@ -44,6 +44,16 @@ class GuardStub(object):
                 request_serializer=silosynth_dot_v1_dot_guard__pb2.BudgetRequest.SerializeToString,
                 response_deserializer=silosynth_dot_v1_dot_guard__pb2.BudgetStatus.FromString,
                 _registered_method=True)
+        self.Lacking = channel.unary_unary(
+                '/silosynth.v1.Guard/Lacking',
+                request_serializer=silosynth_dot_v1_dot_guard__pb2.Question.SerializeToString,
+                response_deserializer=silosynth_dot_v1_dot_guard__pb2.Digests.FromString,
+                _registered_method=True)
+        self.Deposit = channel.stream_unary(
+                '/silosynth.v1.Guard/Deposit',
+                request_serializer=silosynth_dot_v1_dot_guard__pb2.ArtifactPart.SerializeToString,
+                response_deserializer=silosynth_dot_v1_dot_guard__pb2.Deposited.FromString,
+                _registered_method=True)
         self.Answer = channel.unary_stream(
                 '/silosynth.v1.Guard/Answer',
                 request_serializer=silosynth_dot_v1_dot_guard__pb2.Question.SerializeToString,
@@ -66,6 +76,19 @@ class GuardServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Budget(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Lacking(self, request, context):
+        """which artifacts of the query have to be deposited before it is asked
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Deposit(self, request_iterator, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -96,6 +119,16 @@ def add_GuardServicer_to_server(servicer, server):
                     servicer.Budget,
                     request_deserializer=silosynth_dot_v1_dot_guard__pb2.BudgetRequest.FromString,
                     response_serializer=silosynth_dot_v1_dot_guard__pb2.BudgetStatus.SerializeToString,
+            ),
+            'Lacking': grpc.unary_unary_rpc_method_handler(
+                    servicer.Lacking,
+                    request_deserializer=silosynth_dot_v1_dot_guard__pb2.Question.FromString,
+                    response_serializer=silosynth_dot_v1_dot_guard__pb2.Digests.SerializeToString,
+            ),
+            'Deposit': grpc.stream_unary_rpc_method_handler(
+                    servicer.Deposit,
+                    request_deserializer=silosynth_dot_v1_dot_guard__pb2.ArtifactPart.FromString,
+                    response_serializer=silosynth_dot_v1_dot_guard__pb2.Deposited.SerializeToString,
             ),
             'Answer': grpc.unary_stream_rpc_method_handler(
                     servicer.Answer,
@@ -162,6 +195,60 @@ class Guard(object):
             '/silosynth.v1.Guard/Budget',
             silosynth_dot_v1_dot_guard__pb2.BudgetRequest.SerializeToString,
             silosynth_dot_v1_dot_guard__pb2.BudgetStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Lacking(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/silosynth.v1.Guard/Lacking',
+            silosynth_dot_v1_dot_guard__pb2.Question.SerializeToString,
+            silosynth_dot_v1_dot_guard__pb2.Digests.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Deposit(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/silosynth.v1.Guard/Deposit',
+            silosynth_dot_v1_dot_guard__pb2.ArtifactPart.SerializeToString,
+            silosynth_dot_v1_dot_guard__pb2.Deposited.FromString,
             options,
             channel_credentials,
             insecure,

@@ -15,18 +15,22 @@ class Schema(_message.Message):
     def __init__(self, shape: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ...) -> None: ...
 
 class Query(_message.Message):
-    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics")
+    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
     CLASS_COUNTS_FIELD_NUMBER: _ClassVar[int]
     MIXTURES_FIELD_NUMBER: _ClassVar[int]
     SUFFICIENT_STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    MOMENTS_FIELD_NUMBER: _ClassVar[int]
+    FEATURE_SUMS_FIELD_NUMBER: _ClassVar[int]
     schema: Schema
     noise_multiplier: float
     class_counts: ClassCounts
     mixtures: Mixtures
     sufficient_statistics: SufficientStatistics
-    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ...) -> None: ...
+    moments: Moments
+    feature_sums: FeatureSums
+    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ...) -> None: ...
 
 class ClassCounts(_message.Message):
     __slots__ = ()
@@ -47,13 +51,73 @@ class Mixtures(_message.Message):
     def __init__(self, mixtures: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., center: _Optional[float] = ..., clip: _Optional[float] = ..., count_weight: _Optional[float] = ...) -> None: ...
 
 class SufficientStatistics(_message.Message):
-    __slots__ = ("center", "clip", "class_weight", "count_weight")
+    __slots__ = ("center", "clip", "class_weight", "count_weight", "backbone", "features", "centers", "sums_only")
     CENTER_FIELD_NUMBER: _ClassVar[int]
     CLIP_FIELD_NUMBER: _ClassVar[int]
     CLASS_WEIGHT_FIELD_NUMBER: _ClassVar[int]
     COUNT_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    BACKBONE_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    CENTERS_FIELD_NUMBER: _ClassVar[int]
+    SUMS_ONLY_FIELD_NUMBER: _ClassVar[int]
     center: float
     clip: float
     class_weight: float
     count_weight: float
-    def __init__(self, center: _Optional[float] = ..., clip: _Optional[float] = ..., class_weight: _Optional[float] = ..., count_weight: _Optional[float] = ...) -> None: ...
+    backbone: str
+    features: int
+    centers: str
+    sums_only: bool
+    def __init__(self, center: _Optional[float] = ..., clip: _Optional[float] = ..., class_weight: _Optional[float] = ..., count_weight: _Optional[float] = ..., backbone: _Optional[str] = ..., features: _Optional[int] = ..., centers: _Optional[str] = ..., sums_only: bool = ...) -> None: ...
+
+class Moments(_message.Message):
+    __slots__ = ("backbone", "layers", "global_dimension", "class_dimension", "class_layers", "pseudo_classes", "classes_per_pseudo_class", "seed", "clip", "count_weight", "center")
+    BACKBONE_FIELD_NUMBER: _ClassVar[int]
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    CLASS_DIMENSION_FIELD_NUMBER: _ClassVar[int]
+    CLASS_LAYERS_FIELD_NUMBER: _ClassVar[int]
+    PSEUDO_CLASSES_FIELD_NUMBER: _ClassVar[int]
+    CLASSES_PER_PSEUDO_CLASS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    CLIP_FIELD_NUMBER: _ClassVar[int]
+    COUNT_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    CENTER_FIELD_NUMBER: _ClassVar[int]
+    backbone: str
+    layers: int
+    global_dimension: int
+    class_dimension: int
+    class_layers: int
+    pseudo_classes: int
+    classes_per_pseudo_class: int
+    seed: int
+    clip: float
+    count_weight: float
+    center: str
+    def __init__(self, backbone: _Optional[str] = ..., layers: _Optional[int] = ..., global_dimension: _Optional[int] = ..., class_dimension: _Optional[int] = ..., class_layers: _Optional[int] = ..., pseudo_classes: _Optional[int] = ..., classes_per_pseudo_class: _Optional[int] = ..., seed: _Optional[int] = ..., clip: _Optional[float] = ..., count_weight: _Optional[float] = ..., center: _Optional[str] = ...) -> None: ...
+
+class FeatureSums(_message.Message):
+    __slots__ = ("first", "signals", "sampling_probability", "network", "width", "seed", "augmentation", "projected", "auxiliary", "clip", "count_weight")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SIGNALS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    AUGMENTATION_FIELD_NUMBER: _ClassVar[int]
+    PROJECTED_FIELD_NUMBER: _ClassVar[int]
+    AUXILIARY_FIELD_NUMBER: _ClassVar[int]
+    CLIP_FIELD_NUMBER: _ClassVar[int]
+    COUNT_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    signals: int
+    sampling_probability: float
+    network: str
+    width: int
+    seed: int
+    augmentation: str
+    projected: int
+    auxiliary: str
+    clip: float
+    count_weight: float
+    def __init__(self, first: _Optional[int] = ..., signals: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., network: _Optional[str] = ..., width: _Optional[int] = ..., seed: _Optional[int] = ..., augmentation: _Optional[str] = ..., projected: _Optional[int] = ..., auxiliary: _Optional[str] = ..., clip: _Optional[float] = ..., count_weight: _Optional[float] = ...) -> None: ...

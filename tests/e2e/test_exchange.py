@@ -1,9 +1,7 @@
 """The stream between silos and server: real gRPC, real mutual TLS, couriers in threads, fake guards."""
 
 import contextlib
-import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 from support.fake_federation import RUN, Courier, Identities, open_exchange
 from support.fake_guard import FakeGuard
+from support.relay import CuttableRelay, wait_for
 
 from silosynth.common import channels
 from silosynth.common.errors import (
@@ -335,53 +334,3 @@ def test_a_run_does_not_wait_for_people_for_ever(
 
 def _ignore(silo: str, sealed: bytes) -> None:
     raise AssertionError("nothing was released")
-
-
-def wait_for(condition: object, seconds: float = 10.0) -> None:
-    ends = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < ends, "waited too long"
-        time.sleep(0.02)
-
-
-class CuttableRelay:
-    """A TCP relay on loopback whose connections can be cut, as a network does."""
-
-    def __init__(self, target: str) -> None:
-        host, port = target.rsplit(":", 1)
-        self._target = (host, int(port))
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._pairs: list[socket.socket] = []
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def __enter__(self) -> "CuttableRelay":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-        self.cut()
-
-    def cut(self) -> None:
-        for end in self._pairs:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-        self._pairs.clear()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                far = socket.create_connection(self._target)
-                self._pairs += [near, far]
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=_pump, args=(source, sink), daemon=True).start()
-
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-    with contextlib.suppress(OSError):
-        sink.shutdown(socket.SHUT_RDWR)
