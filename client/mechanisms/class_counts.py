@@ -12,15 +12,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from silosynth.client.guard.entropy import Entropy
-from silosynth.client.guard.mechanism import Report
+from silosynth.client.guard.mechanism import Bench
 from silosynth.client.mechanisms.exact_sums import batches
 from silosynth.common.datasets.records import Records
 from silosynth.common.queries import ClassCounts
 
 
-def class_counts(query: ClassCounts, records: Records, entropy: Entropy, report: Report) -> npt.NDArray[np.int64]:
+def class_counts(query: ClassCounts, records: Records, bench: Bench) -> npt.NDArray[np.int64]:
     counts = np.zeros(query.schema.classes, dtype=np.int64)
-    for _, labels in batches(records, query.schema.dimension, report):
+    for _, labels in batches(records, query.schema.dimension, bench.report):
         counts += np.bincount(labels, minlength=query.schema.classes)
     return counts * int(1 / query.grid())

@@ -6,6 +6,7 @@ Everything is summed in integers, so a sum depends neither on the order of the r
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,22 +29,22 @@ def batches(records: Records, values_per_record: int, report: Report) -> Iterato
     tell how many records there are.
     """
     size = min(max(_LARGEST_BATCH_VALUES // values_per_record, 1), _LARGEST_BATCH)
-    reported = done = 0
+    done = 0
     for features, labels in records.batches(size):
         yield features, labels
         done += len(labels)
-        reached = done * _PROGRESS_STEPS // len(records)
-        _report_steps(report, reported, reached)
-        reported = reached
-    _report_steps(report, reported, _PROGRESS_STEPS)
+        report_steps(report, done - len(labels), done, len(records))
+    if not len(records):
+        report_steps(report, 0, 1, 1)
 
 
-def _report_steps(report: Report, reported: int, reached: int) -> None:
-    for step in range(reported + 1, reached + 1):
+def report_steps(report: Report, before: int, done: int, total: int) -> None:
+    """Report every multiple of 5 % that work on `total` things passed between `before` and `done`."""
+    for step in range(before * _PROGRESS_STEPS // total + 1, done * _PROGRESS_STEPS // total + 1):
         report(step / _PROGRESS_STEPS)
 
 
-def clipped(features: Features, center: float, clip: float, grid: float) -> Integers:
+def clipped(features: npt.NDArray[np.floating[Any]], center: float, clip: float, grid: float) -> Integers:
     """clip(x - center) of each record, in steps of `grid`: integer vectors of length at most clip / grid, exactly.
 
     Values are cut towards zero, which never lengthens a vector; the bound gives way by what rounding errors of

@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from silosynth.client.guard.entropy import Entropy, coin_flips
-from silosynth.client.guard.mechanism import Report
+from silosynth.client.guard.entropy import coin_flips
+from silosynth.client.guard.mechanism import Bench
 from silosynth.client.mechanisms.exact_sums import batches, clipped, grouped_sums
 from silosynth.common.datasets.records import Records
 from silosynth.common.queries import Mixtures
@@ -27,13 +27,13 @@ Integers = npt.NDArray[np.int64]
 _LARGEST_PRODUCT = 1 << 22
 
 
-def mixtures(query: Mixtures, records: Records, entropy: Entropy, report: Report) -> Integers:
+def mixtures(query: Mixtures, records: Records, bench: Bench) -> Integers:
     classes, dimension = query.schema.classes, query.schema.dimension
     sums = np.zeros((query.mixtures, classes, dimension), dtype=np.int64)
     counts = np.zeros((query.mixtures, classes), dtype=np.int64)
-    for features, labels in batches(records, max(dimension, query.mixtures), report):
+    for features, labels in batches(records, max(dimension, query.mixtures), bench.report):
         vectors = clipped(features, query.center, query.clip, query.grid())
-        drawn = coin_flips(entropy, len(labels) * query.mixtures, query.sampling_probability)
+        drawn = coin_flips(bench.entropy, len(labels) * query.mixtures, query.sampling_probability)
         _add(sums, counts, vectors, labels, drawn.reshape(len(labels), query.mixtures))
     return np.concatenate([sums.reshape(-1), counts.reshape(-1) * query.count_step()])
 

@@ -5,7 +5,20 @@ The silo's copy of this code is the one that counts: the guard computes sensitiv
 
 from silosynth.common.queries.base import Plan, Query, decode, digest, encode
 from silosynth.common.queries.class_counts import ClassCounts
+from silosynth.common.queries.feature_sums import FeatureSums
 from silosynth.common.queries.mixtures import Mixtures
+from silosynth.common.queries.moments import Moments
 from silosynth.common.queries.sufficient_statistics import SufficientStatistics
 
-__all__ = ["ClassCounts", "Mixtures", "Plan", "Query", "SufficientStatistics", "decode", "digest", "encode"]
+__all__ = [
+    "ClassCounts",
+    "FeatureSums",
+    "Mixtures",
+    "Moments",
+    "Plan",
+    "Query",
+    "SufficientStatistics",
+    "decode",
+    "digest",
+    "encode",
+]

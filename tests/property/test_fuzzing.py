@@ -29,6 +29,7 @@ from support.guards import (
     silo_tables,
     toy_guard,
 )
+from support.moments import SHELF, moments_query, shelved_center
 
 from silosynth.client.config import load_courier, load_silo
 from silosynth.client.guard.identity import load_or_create
@@ -39,6 +40,7 @@ from silosynth.common.errors import SilosynthError, from_wire
 from silosynth.common.heads import Head
 from silosynth.common.queries import Mixtures, SufficientStatistics, decode, encode
 from silosynth.common.releases import Receipt, open_release, unseal
+from silosynth.common.statistics import decode_center
 from silosynth.protos.v1 import exchange_pb2, guard_pb2, release_pb2
 from silosynth.protos.v1.guard_pb2_grpc import GuardStub
 from silosynth.server.config import RunConfig, load_server
@@ -64,6 +66,7 @@ QUERIES = [
         )
     ),
 ]
+MOMENTS = moments_query()
 SERVER = {
     "flower": {"fleet": "0.0.0.0:9092", "control": "127.0.0.1:9093"},
     "exchange": {"host": "0.0.0.0", "port": 9094, "ca": "ca.crt", "certificate": "server.crt", "key": "server.key"},
@@ -159,7 +162,8 @@ def targets(folder: Path) -> dict[str, Target]:
         return Target([tomli_w.dumps(tables).encode()], _from_file(configuration, loader), share, is_toml=True)
 
     return {
-        "queries": Target(QUERIES, decode, 30),
+        "queries": Target([*QUERIES, encode(MOMENTS)], decode, 28),
+        "centers": Target([SHELF[shelved_center(MOMENTS, 0)]], lambda data: decode_center(data, MOMENTS), 2),
         "releases": Target(sealed, lambda data: open_release(QUERY, data), 20),
         "receipts": Target([receipt.to_bytes() for receipt in receipts], Receipt.from_bytes, 20),
         "events": Target([receipt.event.to_proto().SerializeToString() for receipt in receipts], _event, 10),

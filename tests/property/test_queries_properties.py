@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,17 @@ from hypothesis import strategies as st
 
 from silosynth.common.errors import QueryError
 from silosynth.common.layout import Layout
-from silosynth.common.queries import ClassCounts, Mixtures, Query, SufficientStatistics, decode, digest, encode
+from silosynth.common.queries import (
+    ClassCounts,
+    FeatureSums,
+    Mixtures,
+    Moments,
+    Query,
+    SufficientStatistics,
+    decode,
+    digest,
+    encode,
+)
 from silosynth.common.queries.base import MAX_QUERY_BYTES, MAX_VALUES
 from silosynth.common.schema import Schema
 from silosynth.protos.v1 import query_pb2
@@ -23,9 +34,51 @@ SCHEMAS = st.builds(Schema, st.tuples(SIDES) | st.tuples(SIDES, SIDES, st.intege
 COMMON = {"schema": SCHEMAS, "noise_multiplier": st.just(0.0) | st.floats(1e-3, 100)}
 WEIGHTS = st.integers(-5, 5).map(lambda exponent: 2.0**exponent)
 CENTERS = st.floats(-1, 1)
+DIGESTS = st.sampled_from(["0123456789abcdef" * 4, "f" * 64])
+FEATURES: dict[str, st.SearchStrategy[Any]] = COMMON | {
+    "schema": st.builds(Schema, st.tuples(SIDES, SIDES, st.integers(1, 3)), st.integers(1, 100)),
+    "first": st.integers(0, 2**31),
+    "signals": st.integers(1, 1000),
+    "sampling_probability": st.floats(0, 1, exclude_min=True),
+    "network": st.sampled_from(["convnet", "linear"]),
+    "width": st.integers(1, 16),
+    "seed": st.integers(0, 2**64 - 1),
+    "augmentation": st.sampled_from(["", "crop", "color,crop,cutout,scale,rotate"]),
+    "projected": st.just(1),
+    "auxiliary": st.just("") | DIGESTS,
+    "clip": st.floats(1e-3, 1),
+    "count_weight": st.floats(1e-3, 1),
+}
+ROW_FEATURES: dict[str, st.SearchStrategy[Any]] = {
+    "schema": st.builds(Schema, st.tuples(SIDES), st.integers(1, 100)),
+    "network": st.just("linear"),
+    "augmentation": st.just(""),
+    "projected": st.just(0),
+    "auxiliary": st.just(""),
+}
+MOMENTS: dict[str, st.SearchStrategy[Any]] = COMMON | {
+    "schema": st.builds(Schema, st.tuples(SIDES, SIDES, st.integers(1, 3)), st.integers(1, 100)),
+    "backbone": DIGESTS,
+    "layers": st.integers(5, 20),
+    "global_dimension": st.integers(1, 64),
+    "class_dimension": st.integers(1, 64),
+    "class_layers": st.integers(1, 5),
+    "pseudo_classes": st.just(0),
+    "classes_per_pseudo_class": st.just(0),
+    "seed": st.integers(0, 2**64 - 1),
+    "clip": st.floats(2.0**-8, 2.0**4),
+    "count_weight": st.floats(2.0**-6, 2.0**6),
+    "center": st.just("") | DIGESTS,
+}
+PSEUDO_CLASSES: dict[str, st.SearchStrategy[Any]] = {
+    "schema": st.builds(Schema, st.tuples(SIDES, SIDES, st.integers(1, 3)), st.sampled_from([2, 5, 10])),
+    "pseudo_classes": st.integers(1, 9).map(lambda tens: 10 * tens),
+    "classes_per_pseudo_class": st.integers(1, 2),
+}
 
 QUERIES: dict[str, st.SearchStrategy[Query]] = {
     "class_counts": st.builds(ClassCounts, **COMMON),
+    "feature_sums": st.builds(FeatureSums, **FEATURES | ROW_FEATURES) | st.builds(FeatureSums, **FEATURES),
     "mixtures": st.builds(
         Mixtures,
         **COMMON,
@@ -35,6 +88,7 @@ QUERIES: dict[str, st.SearchStrategy[Query]] = {
         clip=st.floats(1e-3, 1),
         count_weight=st.floats(1e-3, 1),
     ),
+    "moments": st.builds(Moments, **MOMENTS) | st.builds(Moments, **MOMENTS | PSEUDO_CLASSES),
     "sufficient_statistics": st.builds(
         SufficientStatistics,
         **COMMON,
@@ -56,6 +110,36 @@ EXAMPLE = Mixtures(
 )
 STATISTICS = SufficientStatistics(
     schema=Schema((3,), 2), noise_multiplier=1.5, center=0.0, clip=1.0, class_weight=1.0, count_weight=0.5
+)
+FEATURE_SUMS = FeatureSums(
+    schema=Schema((8, 8, 1), 10),
+    noise_multiplier=1.5,
+    first=0,
+    signals=100,
+    sampling_probability=0.25,
+    network="convnet",
+    width=32,
+    seed=0,
+    augmentation="crop",
+    projected=0,
+    auxiliary="",
+    clip=1.0,
+    count_weight=0.15,
+)
+MOMENT_SUMS = Moments(
+    schema=Schema((8, 8, 1), 10),
+    noise_multiplier=1.5,
+    backbone="ab" * 32,
+    layers=19,
+    global_dimension=32,
+    class_dimension=16,
+    class_layers=3,
+    pseudo_classes=40,
+    classes_per_pseudo_class=2,
+    seed=0,
+    clip=0.125,
+    count_weight=0.15,
+    center="",
 )
 
 many = settings(max_examples=300, deadline=None)
@@ -136,7 +220,7 @@ def test_reordered_and_repeated_fields_are_refused(query: Query) -> None:
             decode(odd)
 
 
-@pytest.mark.parametrize("query", [EXAMPLE, STATISTICS], ids=lambda query: query.mechanism)
+@pytest.mark.parametrize("query", [EXAMPLE, STATISTICS, FEATURE_SUMS, MOMENT_SUMS], ids=lambda query: query.mechanism)
 def test_numbers_that_are_none_are_refused(query: Query) -> None:
     for field in fields(query):
         if isinstance(getattr(query, field.name), float):
@@ -172,6 +256,49 @@ def _with(query: Query, name: str, value: float) -> bytes:
         (STATISTICS, {"clip": 1e7}),
         (STATISTICS, {"noise_multiplier": 1e12}),
         (STATISTICS, {"schema": Schema((20_000,), 2)}),
+        (FEATURE_SUMS, {"signals": 0}),
+        (FEATURE_SUMS, {"signals": MAX_VALUES}),
+        (FEATURE_SUMS, {"first": (1 << 32) - 99}),
+        (FEATURE_SUMS, {"first": -1}),
+        (FEATURE_SUMS, {"seed": 1 << 64}),
+        (FEATURE_SUMS, {"network": "transformer"}),
+        (FEATURE_SUMS, {"width": 0}),
+        (FEATURE_SUMS, {"width": 1025}),
+        (FEATURE_SUMS, {"augmentation": "crop,crop"}),
+        (FEATURE_SUMS, {"augmentation": "blur"}),
+        (FEATURE_SUMS, {"augmentation": "crop,"}),
+        (FEATURE_SUMS, {"schema": Schema((64,), 10)}),
+        (FEATURE_SUMS, {"schema": Schema((64,), 10), "network": "linear"}),
+        (FEATURE_SUMS, {"schema": Schema((64,), 10), "network": "linear", "augmentation": "", "projected": 3}),
+        (FEATURE_SUMS, {"projected": 129}),
+        (FEATURE_SUMS, {"auxiliary": "f" * 64}),
+        (FEATURE_SUMS, {"projected": 3, "auxiliary": "F" * 64}),
+        (FEATURE_SUMS, {"clip": 0.0}),
+        (FEATURE_SUMS, {"count_weight": 0.0}),
+        (MOMENT_SUMS, {"schema": Schema((64,), 10)}),
+        (MOMENT_SUMS, {"backbone": ""}),
+        (MOMENT_SUMS, {"backbone": "AB" * 32}),
+        (MOMENT_SUMS, {"center": "../" * 20}),
+        (MOMENT_SUMS, {"layers": 0}),
+        (MOMENT_SUMS, {"layers": 257}),
+        (MOMENT_SUMS, {"class_layers": 0}),
+        (MOMENT_SUMS, {"class_layers": 20}),
+        (MOMENT_SUMS, {"global_dimension": 0}),
+        (MOMENT_SUMS, {"global_dimension": 1025}),
+        (MOMENT_SUMS, {"class_dimension": 0}),
+        (MOMENT_SUMS, {"class_dimension": 1024, "class_layers": 19}),
+        (MOMENT_SUMS, {"pseudo_classes": 0}),
+        (MOMENT_SUMS, {"pseudo_classes": 41}),
+        (MOMENT_SUMS, {"pseudo_classes": 1 << 20}),
+        (MOMENT_SUMS, {"pseudo_classes": -40}),
+        (MOMENT_SUMS, {"classes_per_pseudo_class": 0}),
+        (MOMENT_SUMS, {"classes_per_pseudo_class": 11}),
+        (MOMENT_SUMS, {"schema": Schema((8, 8, 1), 5000), "pseudo_classes": 0, "classes_per_pseudo_class": 0}),
+        (MOMENT_SUMS, {"seed": 1 << 64}),
+        (MOMENT_SUMS, {"seed": -1}),
+        (MOMENT_SUMS, {"clip": 2.0**-9}),
+        (MOMENT_SUMS, {"clip": 17.0}),
+        (MOMENT_SUMS, {"count_weight": 0.0}),
         (ClassCounts(schema=Schema((3,), 2), noise_multiplier=1.0), {"noise_multiplier": -1.0}),
     ],
     ids=str,

@@ -7,7 +7,7 @@ A new mechanism is tested by adding its subject to SUBJECTS.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,15 +18,22 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from support.entropies import SeededEntropy
+from support.guards import bench
+from support.moments import HONEST, HOSTILE, LAYERS, SHELF, shelved_center
 
 from silosynth.client.guard.mechanism import Mechanism
 from silosynth.client.mechanisms import MECHANISMS
 from silosynth.common.datasets.records import Records
-from silosynth.common.queries import ClassCounts, Mixtures, Query, SufficientStatistics
+from silosynth.common.queries import ClassCounts, FeatureSums, Mixtures, Moments, Query, SufficientStatistics
+from silosynth.common.queries.feature_sums import AUGMENTATIONS
 from silosynth.common.schema import Schema
 
 Vector = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
+
+ROWS = st.tuples(st.integers(1, 9))
+GREY_IMAGES = st.tuples(st.integers(2, 6), st.integers(2, 6), st.just(1))
+SMALL_IMAGES = st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 2))
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class Subject:
     """How to make queries for a mechanism, and which parts of its answer its sensitivity bounds one by one."""
 
     queries: Callable[[Schema], st.SearchStrategy[Any]]
+    shapes: st.SearchStrategy[tuple[int, ...]] = ROWS
     parts: Callable[[Any, Integers], list[Integers]] = lambda _, change: [change]
 
 
@@ -54,7 +62,55 @@ def mixture_queries(schema: Schema) -> st.SearchStrategy[Mixtures]:
     )
 
 
-def one_part_per_mixture(query: Mixtures, change: Integers) -> list[Integers]:
+def feature_queries(schema: Schema) -> st.SearchStrategy[FeatureSums]:
+    """Coins of later signals would differ for datasets of different sizes: one signal where there are coins."""
+    samples = st.tuples(st.just(1), st.sampled_from([0.5, 0.9])) | st.tuples(st.integers(1, 3), st.just(1.0))
+    bounds = st.tuples(st.floats(1e-6, 1e6) | st.sampled_from([1e-6, 0.1, 1.0]), st.floats(1e-6, 1e3) | st.just(1.0))
+    names = st.lists(st.sampled_from(AUGMENTATIONS), unique=True).map(",".join)
+    return st.tuples(samples, bounds).flatmap(
+        lambda drawn: st.builds(
+            FeatureSums,
+            schema=st.just(schema),
+            noise_multiplier=st.just(1.0),
+            first=st.integers(0, 5),
+            signals=st.just(drawn[0][0]),
+            sampling_probability=st.just(drawn[0][1]),
+            network=st.sampled_from(["convnet", "linear"] if schema.is_image else ["linear"]),
+            width=st.integers(1, 4),
+            seed=st.integers(0, 9),
+            augmentation=names if schema.is_image else st.just(""),
+            projected=st.integers(0, 1) if schema.is_image else st.just(0),
+            auxiliary=st.just(""),
+            clip=st.just(drawn[1][0]),
+            count_weight=st.just(drawn[1][0] * drawn[1][1]),
+        )
+    )
+
+
+@st.composite
+def moments_queries(draw: st.DrawFn, schema: Schema) -> Moments:
+    """Through honest and hostile networks, around nothing and around any centre."""
+    members = draw(st.integers(0, schema.classes))
+    query = Moments(
+        schema=schema,
+        noise_multiplier=1.0,
+        backbone=draw(st.sampled_from([HONEST, *HOSTILE])),
+        layers=LAYERS,
+        global_dimension=draw(st.integers(1, 9)),
+        class_dimension=draw(st.integers(1, 9)),
+        class_layers=draw(st.integers(1, LAYERS)),
+        pseudo_classes=draw(st.sampled_from([schema.classes, 2 * schema.classes])) if members else 0,
+        classes_per_pseudo_class=members,
+        seed=draw(st.integers(0, 9)),
+        clip=draw(st.floats(2.0**-8, 2.0**4) | st.sampled_from([2.0**-8, 0.125])),
+        count_weight=draw(st.floats(2.0**-6, 2.0**6) | st.just(0.15)),
+        center="",
+    )
+    size = draw(st.sampled_from([0.0, 0.1, 1.0]))
+    return replace(query, center=shelved_center(query, draw(st.integers(0, 9)), size)) if size else query
+
+
+def one_part_per_sample(query: Mixtures | FeatureSums, change: Integers) -> list[Integers]:
     blocks = query.layout().split(change)
     return [np.append(sums, counts) for sums, counts in zip(blocks["sums"], blocks["counts"], strict=True)]
 
@@ -74,7 +130,9 @@ def statistics_queries(schema: Schema) -> st.SearchStrategy[SufficientStatistics
 
 SUBJECTS = {
     "class_counts": Subject(lambda schema: st.just(ClassCounts(schema=schema, noise_multiplier=1.0))),
-    "mixtures": Subject(mixture_queries, one_part_per_mixture),
+    "feature_sums": Subject(feature_queries, ROWS | SMALL_IMAGES, one_part_per_sample),
+    "mixtures": Subject(mixture_queries, parts=one_part_per_sample),
+    "moments": Subject(moments_queries, GREY_IMAGES),
     "sufficient_statistics": Subject(statistics_queries),
 }
 
@@ -82,6 +140,7 @@ SUBJECTS = {
 def vectors(dimension: int, query: Query) -> st.SearchStrategy[Vector]:
     """Records that try to be too long: far out, in a corner, along an axis, almost nothing, just at the clip."""
     center, clip = getattr(query, "center", 0.0), getattr(query, "clip", 1.0)
+    center = center if isinstance(center, float) else 0.0  # of moments, not of pixels
     anything = arrays(np.float32, dimension, elements=st.floats(width=32, allow_nan=False, allow_infinity=False))
     inside = arrays(np.float32, dimension, elements=st.floats(-1, 1, width=32))
     axes = st.tuples(st.integers(0, dimension - 1), st.sampled_from([-1.0, 1.0, 1e-40])).map(
@@ -100,11 +159,11 @@ def vectors(dimension: int, query: Query) -> st.SearchStrategy[Vector]:
 @st.composite
 def neighbours(draw: st.DrawFn, subject: Subject) -> tuple[Query, Records, Records]:
     """A query, and two datasets of which the second holds one record more."""
-    schema = Schema((draw(st.integers(1, 9)),), draw(st.integers(1, 3)))
+    schema = Schema(draw(subject.shapes), draw(st.integers(1, 3)))
     query = draw(subject.queries(schema))
     hostile = draw(vectors(schema.dimension, query))
     others = draw(st.lists(vectors(schema.dimension, query) | st.just(hostile), max_size=3))
-    features = np.array([*others, hostile], dtype=np.float32)
+    features = np.array([*others, hostile], dtype=np.float32).reshape(-1, *schema.shape)
     labels = np.array(draw(st.lists(st.integers(0, schema.classes - 1), min_size=4, max_size=4)))[: len(features)]
     larger = Records(features, labels, schema)
     return query, larger.take(np.arange(len(others))), larger
@@ -113,7 +172,9 @@ def neighbours(draw: st.DrawFn, subject: Subject) -> tuple[Query, Records, Recor
 def check_sensitivity(mechanism: Mechanism, subject: Subject, pair: tuple[Query, Records, Records]) -> None:
     """Both datasets see the same coins for the records they share."""
     query, smaller, larger = pair
-    without, with_it = (mechanism(query, records, SeededEntropy(), lambda _: None) for records in (smaller, larger))
+    without, with_it = (
+        mechanism(query, records, bench(SeededEntropy(), artifacts=SHELF)) for records in (smaller, larger)
+    )
     plan = query.plan()
     assert with_it.dtype == np.int64
     assert with_it.shape == (plan.layout.size,)
@@ -169,7 +230,7 @@ def clipped_at_twice_the_bound(features: Vector, center: float, clip: float, gri
 
 
 @pytest.mark.parametrize("mutant", [nearest, clipped_at_twice_the_bound])
-@pytest.mark.parametrize("name", ["mixtures", "sufficient_statistics"])
+@pytest.mark.parametrize("name", ["feature_sums", "mixtures", "sufficient_statistics"])
 def test_mutants_of_clipping_are_caught(name: str, mutant: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MECHANISMS[name].__globals__, "clipped", mutant)
     assert_caught(name, MECHANISMS[name])

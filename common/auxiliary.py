@@ -1,0 +1,65 @@
+"""Auxiliary records: public ones, behind the projection of features (SER). Drawn by procedure, or sent as an artifact.
+
+The artifact is a safetensors file of one tensor, `records`: uint8 images (count, height, width, channels) or float32
+rows (count, columns) in [-1, 1]. A guard reads it from a server it does not trust.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError
+
+from silosynth.common.datasets.records import Features, to_bytes_range, to_unit_range
+from silosynth.common.errors import QueryError
+from silosynth.common.procedural import procedural_batches
+from silosynth.common.schema import Schema
+
+_PROCEDURAL_SEED, _PROCEDURAL_COUNT = 500, 1000  # the count is the paper's
+_SMALLEST_PAINTED_SIDE = 8
+_MOST_RECORDS = 10_000
+
+
+def encode_auxiliary(records: npt.NDArray[np.uint8] | Features) -> bytes:
+    content: bytes = safetensors.numpy.save({"records": np.ascontiguousarray(records)})
+    return content
+
+
+def decode_auxiliary(content: bytes, schema: Schema) -> Features:
+    """Flat float32 records in [-1, 1]."""
+    try:
+        records = safetensors.numpy.load(content).get("records")
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise QueryError("the auxiliary artifact is no safetensors file: ask the server's operator") from error
+    expected = np.uint8 if schema.is_image else np.float32
+    if records is None or records.dtype != expected or records.shape[1:] != schema.shape:
+        raise QueryError(f"the auxiliary artifact holds no {np.dtype(expected)} records of shape {schema.shape}")
+    if not 2 <= len(records) <= _MOST_RECORDS:
+        raise QueryError(f"{len(records)} auxiliary records are not between 2 and {_MOST_RECORDS}")
+    if not np.isfinite(records).all():
+        raise QueryError("some auxiliary records hold NaN or infinite values")
+    return to_unit_range(records.reshape(len(records), -1))
+
+
+@lru_cache(maxsize=4)
+def procedural_auxiliary(schema: Schema) -> Features:
+    """Flat images of the schema's shape, in 8 bits: what two machines compute a little differently is rounded away."""
+    height, width, channels = schema.shape
+    painted_channels = channels if channels in (1, 3) else 1
+    side = max(height, width, _SMALLEST_PAINTED_SIDE)
+    batches = procedural_batches(_PROCEDURAL_SEED, _PROCEDURAL_COUNT, painted_channels, side)
+    images, _ = next(batches)
+    images = F.interpolate(images, (height, width), mode="bilinear").expand(-1, channels, -1, -1)
+    pixels = to_bytes_range(images.permute(0, 2, 3, 1).numpy())
+    return to_unit_range(pixels.reshape(len(pixels), -1))
+
+
+def as_inputs(features: Features, schema: Schema) -> torch.Tensor:
+    """Flat records as networks take them: images (count, channels, height, width), rows as they are."""
+    rows = torch.from_numpy(features)
+    return rows.reshape(-1, *schema.shape).permute(0, 3, 1, 2).contiguous() if schema.is_image else rows

@@ -1,0 +1,1 @@
+"""Networks drawn from a seed. Both sides draw the same ones, so none are ever stored or sent."""

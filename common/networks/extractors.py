@@ -1,0 +1,68 @@
+"""The networks of dataset condensation, drawn from seeds with PyTorch's default initialization.
+
+A private generator draws them, so no other randomness of the process is touched, and (seed, index) means the same
+network everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from silosynth.common.networks.pooling import AveragePool2
+from silosynth.common.networks.shapes import ConvNetShape
+from silosynth.common.procedural.dice import Dice
+from silosynth.common.schema import Schema
+
+
+class Network(nn.Module):
+    """An extractor of features and, on top of them, one linear classifier."""
+
+    def __init__(self, extractor: nn.Sequential, embedding: int, classes: int) -> None:
+        super().__init__()
+        self.extractor = extractor
+        self.classifier = nn.Linear(embedding, classes)
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """Images are (count, channels, height, width), rows of tables (count, columns)."""
+        return cast(Tensor, self.extractor(inputs))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return cast(Tensor, self.classifier(self.embed(inputs)))
+
+
+def draw_network(network: str, schema: Schema, width: int, *seeds: int) -> Network:
+    """A "convnet" or "linear" network of this width; several seeds, such as (seed, index), stand for one."""
+    with torch.device("meta"):
+        drawn = _convnet(schema, width) if network == "convnet" else _linear(schema, width)
+    return _initialized(drawn.to_empty(device="cpu"), Dice(*seeds))
+
+
+def _convnet(schema: Schema, width: int) -> Network:
+    shape = ConvNetShape.of(schema, width)
+    layers: list[nn.Module] = []
+    for block in range(shape.blocks):
+        inputs, padding = (width, 1) if block else (shape.channels, shape.first_padding)
+        layers += [nn.Conv2d(inputs, width, 3, padding=padding), nn.GroupNorm(width, width), nn.ReLU(), AveragePool2()]
+    return Network(nn.Sequential(*layers, nn.Flatten()), shape.embedding, schema.classes)
+
+
+def _linear(schema: Schema, width: int) -> Network:
+    extractor = nn.Sequential(nn.Flatten(), nn.Linear(schema.dimension, width))
+    return Network(extractor, width, schema.classes)
+
+
+@torch.no_grad()
+def _initialized(network: Network, dice: Dice) -> Network:
+    """PyTorch's default: uniform within 1 / sqrt(inputs) for weights and biases, norms as the identity."""
+    for layer in network.modules():
+        if isinstance(layer, nn.GroupNorm):
+            layer.reset_parameters()
+        elif isinstance(layer, nn.Conv2d | nn.Linear):
+            bound = 1 / math.sqrt(layer.weight[0].numel())
+            for parameter in layer.parameters():
+                parameter.copy_(dice.uniform(*parameter.shape, low=-bound, high=bound))
+    return network
