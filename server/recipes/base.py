@@ -1,5 +1,6 @@
 """What a recipe is: a conversation that yields queries, receives summed releases, and returns a product.
 
+A step may bring public files that its query names: a recipe yields either a Query or an Ask.
 A recipe knows nothing of Flower, files or silos' names; it runs the same in-process and deployed.
 Everything it does with releases is post-processing and costs no privacy. Asked again after a restart it
 yields the same queries, and the guards answer with the stored bytes: resuming is running again.
@@ -7,15 +8,17 @@ yields the same queries, and the guards answer with the stored bytes: resuming i
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from silosynth.common.config import Section
 from silosynth.common.datasets.records import Records, to_bytes_range
+from silosynth.common.errors import QueryError
 from silosynth.common.events import Event
 from silosynth.common.queries import Plan, Query
 from silosynth.common.schema import Schema
@@ -32,6 +35,26 @@ class Task:
     epsilon: float
     delta: float
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A query, and the bytes of artifacts it names, by digest: guards that lack one fetch it, once."""
+
+    query: Query
+    artifacts: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for digest, content in self.artifacts.items():
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise QueryError(f"what the recipe offers as {digest} has another digest: no guard would take it")
+
+    @classmethod
+    def of(cls, step: Query | Ask) -> Ask:
+        return step if isinstance(step, Ask) else cls(step)
+
+
+Step: TypeAlias = Query | Ask
 
 
 @dataclass(frozen=True)
@@ -70,12 +93,13 @@ class Product:
         return Records(to_bytes_range(self.features) if schema.is_image else self.features, self.labels, schema)
 
 
-Steps = Generator[Query, Summed, Product]
+Steps = Generator[Step, Summed, Product]
 
 
 class Recipe(Protocol):
     name: str
     parameters: type[Section]
+    post_processing: str  # one sentence for the privacy card: what is done to the silos' releases to make records
 
     def events(self, task: Task, parameters: Any, noise_multiplier: float) -> list[Event]:
         """What one silo will be charged, for planning."""
@@ -84,12 +108,12 @@ class Recipe(Protocol):
     def steps(self, task: Task, parameters: Any) -> Steps: ...
 
 
-def drive(steps: Steps, ask: Callable[[Query], Summed]) -> Product:
-    """Run a recipe to its end, answering each query with `ask`."""
+def drive(steps: Steps, ask: Callable[[Ask], Summed]) -> Product:
+    """Run a recipe to its end, answering each step with `ask`."""
     try:
-        query = next(steps)
+        step = next(steps)
         while True:
-            query = steps.send(ask(query))
+            step = steps.send(ask(Ask.of(step)))
     except StopIteration as stop:
         product: Product = stop.value
         return product

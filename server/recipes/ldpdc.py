@@ -43,6 +43,11 @@ class Parameters(Clipping):
 class Ldpdc:
     name = "ldpdc"
     parameters: type[Section] = Parameters
+    post_processing = (
+        "The noisy mixtures of each class are summed over silos and divided by their noisy sizes; unless the run says "
+        "denoise = false, what the known noise explains is removed and each record gets a smooth random pattern, drawn "
+        "from a public seed, in place of the variety that averaging took away: that variety is invented, not observed."
+    )
 
     def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
         return [SampledGaussian(noise_multiplier, parameters.sampling_probability, parameters.mixtures)]

@@ -26,6 +26,10 @@ class Parameters(Clipping):
 class Prototypes:
     name = "prototypes"
     parameters: type[Section] = Parameters
+    post_processing = (
+        "The noisy sum of each class is divided by its noisy size and freed of what the known noise explains: each "
+        "synthetic record is the estimated mean of its class, and no single record looks like it."
+    )
 
     def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
         return [SampledGaussian(noise_multiplier)]

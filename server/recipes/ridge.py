@@ -33,6 +33,11 @@ class Parameters(Clipping):
 class Ridge:
     name = "ridge"
     parameters: type[Section] = Parameters
+    post_processing = (
+        "A linear model is fitted to the noisy second moments and class sums; the synthetic records are the denoised "
+        "class means, each with a smooth random pattern drawn from a public seed: their variety is invented, not "
+        "observed."
+    )
 
     def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
         return [SampledGaussian(noise_multiplier)]

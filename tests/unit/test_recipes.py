@@ -9,18 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.artifacts import ARTIFACT, CONTENT, ReadingMechanism, naming
 from support.entropies import SeededEntropy
 
+from silosynth.client.mechanisms import MECHANISMS
 from silosynth.common.accounting import epsilon
 from silosynth.common.config import parse
 from silosynth.common.datasets import Records, load
-from silosynth.common.errors import ConfigError
+from silosynth.common.errors import ConfigError, QueryError
 from silosynth.common.partition import partition
-from silosynth.common.queries import Mixtures, Query
+from silosynth.common.queries import ClassCounts, Mixtures, Query
 from silosynth.common.schema import Schema
 from silosynth.deploy.inprocess import InProcess
 from silosynth.server.recipes import RECIPES, recipe_named
-from silosynth.server.recipes.base import Product, Summed, Task, drive
+from silosynth.server.recipes.base import Ask, Product, Steps, Summed, Task, drive
 
 DELTA = 1e-5
 TABLE = Schema((6,), 3)
@@ -61,10 +63,10 @@ def own_accuracy(product: Product, test: Records) -> float:
     return float((product.classifier(features) == test.labels).mean())
 
 
-def watched(ask: Callable[[Query], Summed], asked: list[Query]) -> Callable[[Query], Summed]:
-    def answer(query: Query) -> Summed:
-        asked.append(query)
-        return ask(query)
+def watched(ask: Callable[[Ask], Summed], asked: list[Query]) -> Callable[[Ask], Summed]:
+    def answer(step: Ask) -> Summed:
+        asked.append(step.query)
+        return ask(step)
 
     return answer
 
@@ -209,3 +211,21 @@ def test_an_unknown_recipe_is_told_the_names() -> None:
 def test_wrong_parameters_are_named(name: str, parameters: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(parameters))):
         parse(recipe_named(name).parameters, parameters, "run.toml")
+
+
+def test_a_step_may_bring_the_artifacts_of_its_query(train: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = ReadingMechanism()
+    monkeypatch.setitem(MECHANISMS, "class_counts", reading)  # type: ignore[arg-type]
+    naming(monkeypatch)
+    counts = ClassCounts(schema=train.schema, noise_multiplier=1.0)
+
+    def steps() -> Steps:
+        yield Ask(counts, {ARTIFACT: CONTENT})
+        yield counts
+        return Product.of(np.zeros((train.schema.classes, train.schema.dimension)), train.schema)
+
+    drive(steps(), InProcess([train], device="cuda").ask)
+    assert reading.read == [CONTENT, CONTENT]
+    assert reading.devices == ["cuda", "cuda"]
+    with pytest.raises(QueryError, match=f"{ARTIFACT} has another digest"):
+        Ask(counts, {ARTIFACT: CONTENT[1:]})

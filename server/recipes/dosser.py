@@ -1,0 +1,97 @@
+"""Dosser: NDPDC's signals are sampled first, then matched as often as one likes.
+
+Decoupled optimization and sampling (DOS): I1 signals are uploaded once; I2 >> I1 optimization steps go through them
+again and again, each time in a new order, at no privacy cost. Subspace for error reduction (SER): features are centred
+and projected onto d principal components of public auxiliary records under the same network before they are clipped,
+so that noise has fewer dimensions to spoil. Partition and enlarge (PEA): a synthetic image holds four, which are cut
+out and enlarged before matching; the product holds the enlarged ones, so whoever trains on it needs to know nothing.
+The result is an exponential average over the steps. The signals are as in NDPDC, with its corrections.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from silosynth.common.config import Section
+from silosynth.common.devices import pick_device
+from silosynth.common.errors import ConfigError
+from silosynth.common.events import Event
+from silosynth.common.procedural.dice import Dice
+from silosynth.common.queries import FeatureSums
+from silosynth.common.signals import Signals
+from silosynth.server.recipes.base import Ask, Steps, Task
+from silosynth.server.recipes.feature_signals import Evidence, SignalParameters, product, white_noise
+from silosynth.server.synthesis.enlarging import enlarged_quarters
+from silosynth.server.synthesis.matching import Matcher, descend
+
+
+class Parameters(SignalParameters):
+    """The paper: signals = 10_000, steps = 200_000, projected = 500, width = 128."""
+
+    steps: int = Field(2000, ge=1, le=10_000_000, description="I2, optimization steps")
+    projected: int = Field(0, ge=0, description="d, dimensions of the subspace (SER); 0 for features as they are")
+    auxiliary: Path | None = Field(None, description="safetensors file of public records for SER; default: procedural")
+    enlarged: bool = Field(False, description="partition and enlarge (PEA): four records from each image")
+    averaging: float = Field(0.99, ge=0, lt=1, description="weight of the past in the average of the images")
+
+
+class Dosser:
+    name = "dosser"
+    parameters: type[Section] = Parameters
+
+    def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
+        return [query.event() for query in _queries(task, parameters, noise_multiplier)]
+
+    def steps(self, task: Task, parameters: Parameters) -> Steps:
+        device, artifacts = pick_device("auto"), _auxiliary(parameters)
+        queries = _queries(task, parameters, parameters.noise_for(task))
+        evidence = Evidence(device)
+        for query in queries:
+            evidence.add(query, (yield Ask(query, artifacts)))
+        signals = Signals(queries[0], artifacts.__getitem__, device)
+        records = _matched(Matcher(signals, parameters.clip, task.schema.classes), evidence, task, parameters)
+        return product(_as_used(records, parameters), task.schema)
+
+
+def _queries(task: Task, parameters: Parameters, noise_multiplier: float) -> list[FeatureSums]:
+    digest = next(iter(_auxiliary(parameters)), "")
+    return parameters.queries(task, noise_multiplier, parameters.projected, digest)
+
+
+def _auxiliary(parameters: Parameters) -> dict[str, bytes]:
+    """The file of auxiliary records, if one is named, by its digest."""
+    if parameters.auxiliary is None:
+        return {}
+    try:
+        content = parameters.auxiliary.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{parameters.auxiliary}: cannot be read ({error.strerror})") from error
+    return {hashlib.sha256(content).hexdigest(): content}
+
+
+def _matched(matcher: Matcher, evidence: Evidence, task: Task, parameters: Parameters) -> Tensor:
+    """The exponential average of the records over I2 steps."""
+    records = white_noise(task.schema, parameters.records_per_class, task.seed).to(evidence.device).requires_grad_()
+    optimizer = torch.optim.SGD([records], parameters.learning_rate, parameters.momentum)
+    average, drawn = records.detach().clone(), evidence.drawn()
+    for index in islice(_orders(parameters.signals, task.seed), parameters.steps):
+        descend(optimizer, matcher.loss(_as_used(records, parameters), index, evidence.sums(index), drawn))
+        average.lerp_(records.detach(), 1 - parameters.averaging)
+    return average
+
+
+def _as_used(records: Tensor, parameters: Parameters) -> Tensor:
+    return enlarged_quarters(records) if parameters.enlarged else records
+
+
+def _orders(signals: int, seed: int) -> Iterator[int]:
+    """All signals in a random order, then in another, for ever."""
+    for number in count():
+        yield from Dice(seed, number).uniform(signals).argsort().tolist()

@@ -1,0 +1,46 @@
+"""NDPDC: synthetic records whose features match noisy sums of features (Zheng and Li, Algorithm 2), corrected.
+
+For each of I signals: draw a network and an augmentation; every silo sums the clipped features of a Poisson sample of
+each class and adds noise; one gradient step brings the features of the M synthetic records of each class nearer to
+that. Signals are used once, in order. The paper's rate L / N_c differs by class and tells N_c; here one public rate
+serves all classes, and how many records were drawn is estimated from noisy counts that travel with the sums.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from silosynth.common.config import Section
+from silosynth.common.devices import pick_device
+from silosynth.common.events import Event
+from silosynth.common.signals import Signals
+from silosynth.server.recipes.base import Steps, Task
+from silosynth.server.recipes.feature_signals import Evidence, SignalParameters, product, white_noise
+from silosynth.server.synthesis.matching import Matcher, descend
+
+_NO_ARTIFACTS: dict[str, bytes] = {}
+
+
+class Parameters(SignalParameters):
+    """The paper: records_per_class = 50, signals = 10_000, width = 128, noise_multiplier = 1."""
+
+
+class Ndpdc:
+    name = "ndpdc"
+    parameters: type[Section] = Parameters
+
+    def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
+        return [query.event() for query in parameters.queries(task, noise_multiplier)]
+
+    def steps(self, task: Task, parameters: Parameters) -> Steps:
+        device = pick_device("auto")
+        evidence = Evidence(device)
+        records = white_noise(task.schema, parameters.records_per_class, task.seed).to(device).requires_grad_()
+        optimizer = torch.optim.SGD([records], parameters.learning_rate, parameters.momentum)
+        for query in parameters.queries(task, parameters.noise_for(task)):
+            evidence.add(query, (yield query))
+            matcher = Matcher(Signals(query, _NO_ARTIFACTS.__getitem__, device), query.clip, task.schema.classes)
+            drawn = evidence.drawn()
+            for index in range(query.first, query.first + query.signals):
+                descend(optimizer, matcher.loss(records, index, evidence.sums(index), drawn))
+        return product(records, task.schema)

@@ -1,0 +1,74 @@
+"""SPS and SPS+ (Summarize, Privatize, Synthesize): images that look like the records to a public network.
+
+Central generation: the silos send moments of the network's activations, once for each stage, and the server makes
+images that have the same ones. How many images it makes costs no privacy: the product keeps the statistics.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from silosynth.common.accounting import calibrate
+from silosynth.common.backbones import load_backbone
+from silosynth.common.config import Section
+from silosynth.common.errors import ConfigError
+from silosynth.common.events import Event, SampledGaussian
+from silosynth.common.synthesis.engine import Report
+from silosynth.common.synthesis.paper_release import to_models
+from silosynth.common.synthesis.sps import Answer, Job, converse
+from silosynth.common.synthesis.sps_parameters import SpsParameters
+from silosynth.server.recipes.base import Ask, Product, Steps, Summed, Task
+
+
+def _quiet(share: float, loss: float) -> None:
+    pass
+
+
+class Sps:
+    name = "sps"
+    parameters: type[Section] = SpsParameters
+
+    def __init__(self, report: Report = _quiet) -> None:
+        self._report = report
+
+    def events(self, task: Task, parameters: SpsParameters, noise_multiplier: float) -> list[Event]:
+        return [SampledGaussian(noise_multiplier)] * parameters.stages
+
+    def steps(self, task: Task, parameters: SpsParameters) -> Steps:
+        _check(task, parameters)
+        backbone = load_backbone(parameters.backbone or _shipped(task))
+        noise_multiplier = calibrate(lambda z: self.events(task, parameters, z), task.epsilon, task.delta)
+        job = Job(task.schema, noise_multiplier, task.seed, self._report)
+        conversation = converse(job, parameters, backbone)
+        question = next(conversation)
+        while True:
+            summed = yield Ask(question.query, question.artifacts)
+            try:
+                question = conversation.send(_answer(summed))
+            except StopIteration as stop:
+                made = stop.value
+                break
+        return Product(
+            np.ascontiguousarray(made.images.permute(0, 2, 3, 1).numpy()),
+            made.labels.numpy(),
+            models=to_models(backbone, made.releases),
+        )
+
+
+def _answer(summed: Summed) -> Answer:
+    return Answer(summed.plan.layout.join(summed.blocks), math.sqrt(summed.noise_variance))
+
+
+def _check(task: Task, parameters: SpsParameters) -> None:
+    if not task.schema.is_image:
+        raise ConfigError("sps makes images, these records are rows of a table: choose another recipe, such as ridge")
+    if parameters.statistics == "spatial":
+        raise ConfigError('statistics = "spatial" cannot be asked for yet: choose "paper"')
+    if parameters.labels == "gaussian":
+        raise ConfigError('labels = "gaussian" cannot be made yet: choose "hard"')
+
+
+def _shipped(task: Task) -> str:
+    return "procedural-grey" if task.schema.shape[2] == 1 else "procedural-colour"
