@@ -1,47 +1,93 @@
-"""Models trained on synthetic data to find out what it is worth."""
+"""Models trained on synthetic data to find out what it is worth, by name.
+
+Their usual widths suit a processor; those of the papers are convnet-128, alexnet-128, vgg11-64 and resnet18-64.
+"""
 
 from __future__ import annotations
 
-from torch import Tensor, nn
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
 
 from silosynth.common.errors import ConfigError
+from silosynth.common.networks.extractors import draw_network
 from silosynth.common.schema import Schema
-
-_WIDTH = 32
-_MOST_BLOCKS = 3
-_SMALLEST_MAP = 2  # an 8x8 image pooled to a single point loses where things are: 2 blocks there, 3 from 16x16 on
+from silosynth.server.config import EvaluationSettings
+from silosynth.server.evaluation import networks
 
 
-def model_for(name: str, schema: Schema) -> str:
-    """The model's full name: "auto" is the ConvNet for images and the linear model for tables."""
+@dataclass(frozen=True)
+class _Architecture:
+    build: Callable[[Schema, int, int], nn.Module]
+    """From schema, width and seed."""
+    width: int = 0  # the usual one; 0 where there is none to choose
+    for_tables: bool = False
+    smallest_side: int = 1
+
+    def fits(self, schema: Schema) -> bool:
+        return min(schema.shape[:2]) >= self.smallest_side if schema.is_image else self.for_tables
+
+
+def _drawn(build: Callable[[Schema, int], nn.Module]) -> Callable[[Schema, int, int], nn.Module]:
+    """With PyTorch's initialization, the same for the same seed, and nobody else's randomness touched."""
+
+    def seeded(schema: Schema, width: int, seed: int) -> nn.Module:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return build(schema, width)
+
+    return seeded
+
+
+def _convnet(schema: Schema, width: int, seed: int) -> nn.Module:
+    return draw_network("convnet", schema, width, seed)
+
+
+_ARCHITECTURES = {
+    "linear": _Architecture(_drawn(networks.linear), for_tables=True),
+    "mlp": _Architecture(_drawn(networks.mlp), 128, for_tables=True),
+    "convnet": _Architecture(_convnet, 32),
+    "lenet": _Architecture(_drawn(networks.lenet), smallest_side=networks.LENET_SMALLEST_SIDE),
+    "alexnet": _Architecture(_drawn(networks.alexnet), 32),
+    "vgg11": _Architecture(_drawn(networks.vgg11), 16),
+    "resnet18": _Architecture(_drawn(networks.resnet18), 16),
+}
+BACKBONE = "backbone"
+
+
+def model_for(name: str, schema: Schema, protocol: str = "quick") -> str:
+    """What "auto" means for these records; ConfigError for a model that does not fit them."""
     if name == "auto":
-        return "convnet" if schema.is_image else "linear"
-    if name == "linear" or (name == "convnet" and schema.is_image):
-        return name
-    raise ConfigError(
-        f"evaluation model {name!r} does not fit these records: choose auto, linear or, for images, convnet"
-    )
+        return _automatic(schema, protocol)
+    fitting = [known for known, architecture in _ARCHITECTURES.items() if architecture.fits(schema)]
+    fitting += [BACKBONE] if schema.is_image else []
+    if _parts(name)[0] not in fitting:
+        raise ConfigError(f"evaluation model {name!r} does not fit these records: choose auto, {', '.join(fitting)}")
+    return name
 
 
-def build_model(name: str, schema: Schema) -> nn.Module:
-    """A fresh model from flat records in [-1, 1] to class scores."""
-    if model_for(name, schema) == "linear":
-        return nn.Linear(schema.dimension, schema.classes)
-    return _convnet(schema)
+def models_for(settings: EvaluationSettings, schema: Schema) -> tuple[str, ...]:
+    """All models that settings ask for, the headline's first, each once; ConfigError if one does not fit."""
+    names = (settings.model, *settings.architectures)
+    return tuple(dict.fromkeys(model_for(name, schema, settings.protocol) for name in names))
 
 
-def _convnet(schema: Schema) -> nn.Sequential:
-    """The ConvNet of the dataset condensation papers, narrower: blocks of conv3x3 - GroupNorm - ReLU - AvgPool2."""
-    height, width, channels = schema.shape
-    layers: list[nn.Module] = [nn.Unflatten(1, schema.shape), _ChannelsFirst()]
-    for _ in range(_MOST_BLOCKS):
-        if min(height, width) < 2 * _SMALLEST_MAP:
-            break
-        layers += [nn.Conv2d(channels, _WIDTH, 3, padding=1), nn.GroupNorm(_WIDTH, _WIDTH), nn.ReLU(), nn.AvgPool2d(2)]
-        channels, height, width = _WIDTH, height // 2, width // 2
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(channels * height * width, schema.classes))
+def build_model(name: str, schema: Schema, seed: int, device: torch.device) -> nn.Module:
+    """A fresh model from records in [-1, 1] to class scores; images come as (count, channels, height, width)."""
+    kind, width = _parts(name)
+    architecture = _ARCHITECTURES[kind]
+    return architecture.build(schema, width or architecture.width, seed).to(device)
 
 
-class _ChannelsFirst(nn.Module):
-    def forward(self, images: Tensor) -> Tensor:
-        return images.permute(0, 3, 1, 2).contiguous()
+def _parts(name: str) -> tuple[str, int | None]:
+    """Architecture and, after a dash, width."""
+    kind, _, width = name.partition("-")
+    return kind, int(width) if width else None
+
+
+def _automatic(schema: Schema, protocol: str) -> str:
+    if not schema.is_image:
+        return "linear"
+    return BACKBONE if protocol == "sps" else "convnet"

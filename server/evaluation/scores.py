@@ -3,67 +3,46 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
 
 import numpy as np
 
-from silosynth.common.config import Section
 from silosynth.common.datasets.records import Records
-from silosynth.common.errors import DataError
 from silosynth.server.config import EvaluationSettings
-from silosynth.server.evaluation.models import model_for
-from silosynth.server.evaluation.training import Labels, SoftLabels, pick_device, predict, train_model
+from silosynth.server.evaluation.report import Evaluation
+from silosynth.server.evaluation.trials import Bench, Trial, ensemble_accuracy
 from silosynth.server.recipes.base import Product
 
 _CEILING_SEED = 0
 
 
-class Evaluation(Section):
-    """evaluation.json. Accuracies are shares of the public test records.
-
-    `accuracy` is the headline: of the model declared in run.toml, whichever way the others turn out.
-    """
-
-    version: Literal[1] = 1
-    model: str
-    steps: int
-    seeds: tuple[int, ...]
-    accuracy: float  # mean over seeds of a fresh model trained on the synthetic data
-    accuracy_spread: float  # standard deviation over seeds
-    accuracy_by_seed: tuple[float, ...]
-    accuracy_by_class: tuple[float | None, ...]  # of all seeds together; None where the test set lacks the class
-    worst_class: int
-    worst_class_accuracy: float
-    own_classifier_accuracy: float | None  # of the recipe's own classifier, where it has one
-    floor: float  # always answering the test set's largest class
-    ceiling: float | None  # non-private training on pooled data, where a simulation knows it
-    synthetic_records: int
-    test_records: int
-    cpu_seconds: float
-
-
 def evaluate(product: Product, test: Records, settings: EvaluationSettings) -> Evaluation:
     """Judges the synthetic set as it is published, rounded to 8 bits where it consists of images."""
-    if not len(test):
-        raise DataError("there are no test records to evaluate on")
     begun = time.process_time()
     seeds = range(settings.seeds)
     published = product.records(test.schema)
-    answers = [_train_and_predict(published, product.soft_labels, test, settings, seed) for seed in seeds]
-    correct = np.stack([answer == test.labels for answer in answers])
-    by_seed = correct.mean(axis=1)
-    by_class = {int(label): float(correct[:, test.labels == label].mean()) for label in np.unique(test.labels)}
+    bench = Bench(published, product.soft_labels, test, settings)
+    trials = {name: bench.trial(name, seeds) for name in bench.models}
+    scores = {name: trial.score(test.labels) for name, trial in trials.items()}
+    model = bench.models[0]
+    headline = scores[model]
+    by_class = _by_class(trials[model], test)
     worst = min(by_class, key=lambda label: by_class[label])
+    votes = [trial.votes for trial in trials.values()]
     return Evaluation(
-        model=model_for(settings.model, test.schema),
-        steps=settings.steps,
+        model=model,
+        protocol=settings.protocol,
+        steps=headline.steps,
         seeds=tuple(seeds),
-        accuracy=float(by_seed.mean()),
-        accuracy_spread=float(by_seed.std()),
-        accuracy_by_seed=tuple(by_seed.tolist()),
+        accuracy=headline.accuracy,
+        accuracy_spread=headline.accuracy_spread,
+        accuracy_interval=headline.accuracy_interval,
+        accuracy_by_seed=headline.accuracy_by_seed,
+        accuracy_ensemble=headline.accuracy_ensemble,
         accuracy_by_class=tuple(by_class.get(label) for label in range(test.schema.classes)),
         worst_class=worst,
         worst_class_accuracy=by_class[worst],
+        by_architecture=scores if settings.architectures else {},
+        accuracy_ensemble_of_architectures=ensemble_accuracy(votes, test.labels) if settings.architectures else None,
         own_classifier_accuracy=_own_accuracy(product, test),
         floor=float(np.bincount(test.labels).max() / len(test)),
         ceiling=settings.ceiling,
@@ -75,15 +54,13 @@ def evaluate(product: Product, test: Records, settings: EvaluationSettings) -> E
 
 def ceiling(train: Records, test: Records, settings: EvaluationSettings) -> float:
     """Accuracy of the same model trained on the pooled real records. Only a simulation can know it."""
-    return float((_train_and_predict(train, None, test, settings, _CEILING_SEED) == test.labels).mean())
+    bench = Bench(train, None, test, settings)
+    return float(bench.trial(bench.models[0], [_CEILING_SEED]).by_seed[0])
 
 
-def _train_and_predict(
-    train: Records, soft_labels: SoftLabels | None, test: Records, settings: EvaluationSettings, seed: int
-) -> Labels:
-    device = pick_device(settings.device)
-    model = train_model(settings.model, train, soft_labels, steps=settings.steps, seed=seed, device=device)
-    return predict(model, test, device)
+def _by_class(trial: Trial, test: Records) -> dict[int, float]:
+    """Of the classes the test set has."""
+    return {int(label): float(trial.correct[:, test.labels == label].mean()) for label in np.unique(test.labels)}
 
 
 def _own_accuracy(product: Product, test: Records) -> float | None:

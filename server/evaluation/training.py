@@ -2,61 +2,66 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import islice
+
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
-from silosynth.common.datasets.records import Records, to_unit_range
-from silosynth.server.evaluation.models import build_model
+from silosynth.common.augmentation import augment
+from silosynth.server.evaluation.examples import Examples
+from silosynth.server.evaluation.finetuning import TunedBackbone
+from silosynth.server.evaluation.protocols import Protocol
 
-Labels = npt.NDArray[np.int64]
-SoftLabels = npt.NDArray[np.float32]
+Probabilities = npt.NDArray[np.float32]
 
-_BATCH = 64
 _TEST_BATCH = 2048
-_LEARNING_RATE = 5e-3
-_WEIGHT_DECAY = 1e-2
-_LARGEST_NOISE = 0.3
+_SEEDS = 1 << 62
 
 
-def pick_device(name: str) -> torch.device:
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
-
-
-def train_model(
-    model_name: str, records: Records, soft_labels: SoftLabels | None, *, steps: int, seed: int, device: torch.device
-) -> nn.Module:
-    """AdamW with one warm and one long falling slope, on batches drawn with replacement.
-
-    Each record gets noise of its own random strength: small synthetic sets are learned by heart without it.
-    (Chosen on the training parts of MNIST and Fashion-MNIST; shifting images as well made small ones worse.)
-    """
-    targets = torch.from_numpy(records.labels if soft_labels is None else soft_labels)
+def train(
+    model: nn.Module, examples: Examples, protocol: Protocol, *, steps: int, augmentation: tuple[str, ...], seed: int
+) -> None:
+    """A public backbone gets a head that fits first: from a random one, wrong gradients would reach all its layers."""
+    rate = protocol.learning_rate
+    if isinstance(model, TunedBackbone):
+        model.fit_head(examples)
+        rate = protocol.tuning_rate
+    weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
+    base = protocol.optimizer(weights, rate)
+    schedule = protocol.schedule(base, steps)
+    optimizer = protocol.sharpness(base) if protocol.sharpness else base
     dice = torch.Generator().manual_seed(seed)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = build_model(model_name, records.schema).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=steps)
-    for _ in range(steps):
-        chosen = torch.randint(len(records), (_BATCH,), generator=dice)
-        batch = torch.from_numpy(to_unit_range(records.features[chosen.numpy()]).reshape(_BATCH, -1))
-        strength = _LARGEST_NOISE * torch.rand(_BATCH, 1, generator=dice)
-        batch += strength * torch.randn(batch.shape, generator=dice)
-        loss = functional.cross_entropy(model(batch.to(device)), targets[chosen].to(device))
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+    for rows in islice(protocol.batches(len(examples), dice), steps):
+        inputs = _perturbed(examples.inputs(rows), protocol.noise, augmentation, dice)
+        optimizer.step(partial(_loss, model, base, inputs, examples.targets[rows]))
         schedule.step()
-    return model.eval()
+    model.eval()
 
 
 @torch.no_grad()
-def predict(model: nn.Module, records: Records, device: torch.device) -> Labels:
-    parts = [
-        model(torch.from_numpy(features).to(device)).argmax(dim=1).cpu().numpy()
-        for features, _ in records.batches(_TEST_BATCH)
-    ]
-    return np.concatenate(parts)
+def predict(model: nn.Module, examples: Examples) -> Probabilities:
+    parts = [model(inputs).softmax(dim=1) for inputs in examples.in_order(_TEST_BATCH)]
+    probabilities: Probabilities = torch.cat(parts).cpu().numpy()
+    return probabilities
+
+
+def _perturbed(inputs: Tensor, noise: float, augmentation: tuple[str, ...], dice: torch.Generator) -> Tensor:
+    """Noise of a strength of its own for each record, then one augmentation for all."""
+    if noise:
+        strength = noise * torch.rand(len(inputs), *[1] * (inputs.ndim - 1), generator=dice)
+        inputs = inputs + (strength * torch.randn(inputs.shape, generator=dice)).to(inputs.device)
+    if augmentation:
+        inputs = augment(inputs, augmentation, int(torch.randint(_SEEDS, (), generator=dice)))
+    return inputs
+
+
+def _loss(model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, targets: Tensor) -> float:
+    """Leaves the gradients where the optimizer looks for them."""
+    optimizer.zero_grad()
+    loss = functional.cross_entropy(model(inputs), targets)
+    loss.backward()  # type: ignore[no-untyped-call]
+    return float(loss.detach())

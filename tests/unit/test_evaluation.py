@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from silosynth.common.datasets import Records
+from silosynth.common.devices import pick_device
 from silosynth.common.errors import ConfigError, DataError
 from silosynth.common.schema import Schema
 from silosynth.server.config import EvaluationSettings
-from silosynth.server.evaluation import Evaluation, ceiling, evaluate, model_for
-from silosynth.server.evaluation.models import build_model
-from silosynth.server.evaluation.training import pick_device, train_model
+from silosynth.server.evaluation import Evaluation, ceiling, evaluate
+from silosynth.server.evaluation.trials import Bench, ensemble_accuracy
 from silosynth.server.recipes.base import Product
 
 IMAGES = Schema((8, 8, 1), 3)
@@ -122,23 +122,12 @@ def test_the_ceiling_trains_on_the_real_records() -> None:
     assert ceiling(bars(60, seed=0), bars(90, seed=1), QUICK) > 0.9
 
 
-def test_no_test_records_is_an_error() -> None:
+def test_no_records_are_an_error() -> None:
     nothing = bars(3, seed=0).take(np.array([], dtype=np.int64))
     with pytest.raises(DataError, match="no test records"):
         evaluate(as_product(bars(3, seed=0)), nothing, QUICK)
-
-
-def test_a_convnet_for_a_table_is_refused() -> None:
-    with pytest.raises(ConfigError, match="choose auto, linear"):
-        model_for("convnet", TABLE)
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 3, 1), (8, 8, 1), (16, 12, 3), (28, 28, 1), (32, 32, 3)])
-def test_the_convnet_takes_images_of_any_size(shape: tuple[int, int, int]) -> None:
-    schema = Schema(shape, 7)
-    scores = build_model("convnet", schema)(torch.rand(2, schema.dimension) * 2 - 1)
-    assert scores.shape == (2, 7)
-    assert scores.isfinite().all()
+    with pytest.raises(DataError, match="no synthetic records"):
+        evaluate(Product(nothing.features.astype(np.float32), nothing.labels), bars(3, seed=0), QUICK)
 
 
 def test_the_convnet_reads_the_records_layout() -> None:
@@ -157,6 +146,52 @@ def test_devices() -> None:
     assert pick_device("auto").type in ("cpu", "cuda")
 
 
-def test_a_single_record_is_enough_to_train_on() -> None:
-    one = bars(1, seed=0)
-    assert train_model("auto", one, None, steps=2, seed=0, device=torch.device("cpu")) is not None
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_single_record_and_a_single_step_are_enough(steps: int) -> None:
+    one = as_product(bars(1, seed=0))
+    assert evaluate(one, bars(9, seed=1), EvaluationSettings(steps=steps, seeds=1, device="cpu")).steps == steps
+
+
+def test_documents_of_the_first_version_stay_readable(evaluation: Evaluation) -> None:
+    document = json.loads(evaluation.model_dump_json())
+    optional = [name for name, field in Evaluation.model_fields.items() if not field.is_required()]
+    for name in set(optional) - {"version"}:
+        del document[name]
+    assert Evaluation.model_validate(document).accuracy == evaluation.accuracy
+
+
+def test_architectures_make_a_table_and_vote_together() -> None:
+    settings = QUICK.model_copy(update={"architectures": ("mlp-16", "linear", "convnet")})
+    score = evaluate(as_product(bars(60, seed=0)), bars(90, seed=1), settings)
+    assert list(score.by_architecture) == ["convnet", "mlp-16", "linear"]
+    assert score.by_architecture["convnet"].accuracy == score.accuracy
+    assert all(row.accuracy > 0.6 and row.accuracy_ensemble > 0.6 for row in score.by_architecture.values())
+    assert score.accuracy_ensemble_of_architectures is not None
+    assert score.accuracy_ensemble_of_architectures > 0.8
+
+
+def test_without_architectures_there_is_no_table(evaluation: Evaluation) -> None:
+    assert evaluation.by_architecture == {}
+    assert evaluation.accuracy_ensemble_of_architectures is None
+    assert evaluation.accuracy_ensemble is not None
+
+
+def test_an_ensemble_averages_probabilities() -> None:
+    """Two of three models lean weakly to class 1 for the first record; the sure one outvotes them."""
+    votes = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.4, 0.6], [0.2, 0.8]], [[0.4, 0.6], [0.9, 0.1]]], dtype=np.float32)
+    assert ensemble_accuracy(votes, np.array([0, 1])) == 1.0
+    assert ensemble_accuracy(votes, np.array([1, 1])) == 0.5
+    assert ensemble_accuracy(votes[1:2], np.array([0, 1])) == 0.5
+
+
+def test_a_misfit_is_found_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bench, "trial", lambda *_: pytest.fail("trained before all models were checked"))
+    settings = QUICK.model_copy(update={"architectures": ("lenet",)})
+    with pytest.raises(ConfigError, match="lenet"):
+        evaluate(as_product(bars(3, seed=0)), bars(3, seed=1), settings)
+
+
+def test_records_out_of_files_may_be_read_only() -> None:
+    records = bars(9, seed=0)
+    records.features.flags.writeable = records.labels.flags.writeable = False
+    assert 0 <= ceiling(records, records, EvaluationSettings(steps=1, device="cpu")) <= 1

@@ -1,0 +1,51 @@
+"""evaluation.json."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from silosynth.common.config import Section
+from silosynth.server.evaluation.intervals import Interval
+
+
+class ArchitectureScore(Section):
+    """One row of the cross-architecture table."""
+
+    accuracy: float  # mean over seeds
+    accuracy_spread: float  # standard deviation over seeds
+    accuracy_by_seed: tuple[float, ...]
+    accuracy_interval: Interval
+    accuracy_ensemble: float  # of the seeds' averaged predictions
+    steps: int
+
+
+class Evaluation(Section):
+    """Accuracies are shares of the public test records.
+
+    `accuracy` is the headline: of the model declared in run.toml, whichever way the others turn out. What has a default
+    was added after the first release folders were written.
+    """
+
+    version: Literal[1] = 1
+    model: str
+    protocol: str = "quick"
+    steps: int
+    seeds: tuple[int, ...]
+    accuracy: float  # mean over seeds of a model trained on the synthetic data
+    accuracy_spread: float  # standard deviation over seeds
+    accuracy_interval: Interval | None = None
+    accuracy_by_seed: tuple[float, ...]
+    accuracy_ensemble: float | None = None  # of the seeds' averaged predictions
+    accuracy_by_class: tuple[float | None, ...]  # of all seeds together; None where the test set lacks the class
+    worst_class: int
+    worst_class_accuracy: float
+    by_architecture: dict[str, ArchitectureScore] = Field(default_factory=dict)  # `model` first; empty if not asked for
+    accuracy_ensemble_of_architectures: float | None = None  # averaged predictions of all of them, all seeds
+    own_classifier_accuracy: float | None  # of the recipe's own classifier, where it has one
+    floor: float  # always answering the test set's largest class
+    ceiling: float | None  # non-private training on pooled data, where a simulation knows it
+    synthetic_records: int
+    test_records: int
+    cpu_seconds: float
