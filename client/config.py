@@ -58,6 +58,8 @@ class PolicySection(Section):
     consent: Literal["auto", "ask", "deny"] = "deny"
     """`ask`: what policy and budget allow waits until `silosynth silo approve` lets it through."""
     mechanisms: tuple[str, ...] = ()
+    backbones: tuple[str, ...] = ()
+    """Networks that queries may send records through: names of shipped ones, or SHA-256 digests of others' files."""
     max_epsilon_per_query: Annotated[float, Field(gt=0)] | None = None
     max_epsilon_per_period: Annotated[float, Field(gt=0)] | None = None
     period_days: Annotated[int, Field(gt=0, le=36_500)] = 30
@@ -70,6 +72,8 @@ class GuardSection(Section):
     ledger: Path
     key: Path
     """Signs receipts; created on first start."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|mps|cuda(:[0-9]+)?)$")] = "auto"
+    """Where mechanisms with networks compute."""
 
 
 class SiloConfig(Section):
@@ -89,6 +93,8 @@ class ServerSection(Section):
     """Flower's SuperLink: invitations."""
     exchange: HostAndPort
     """Queries and releases. It listens only during runs; port 0 stands for one that each invitation names."""
+    catalog: HostAndPort | None = None
+    """Finished datasets, to be pulled."""
 
 
 class CourierConfig(Section):
@@ -102,6 +108,10 @@ class CourierConfig(Section):
     node_key: Path
     """By which Flower knows this silo's SuperNode."""
     server: ServerSection
+    publisher: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    """The public key that must have signed what is pulled from the catalog."""
+    pull: bool = False
+    """Whether finished datasets are pulled as soon as there are any."""
     patience_seconds: Annotated[float, Field(gt=0)] = 300.0
     """How long to redial an exchange that does not answer."""
 

@@ -17,6 +17,7 @@ from silosynth.common.errors import SilosynthError
 from silosynth.deploy import (
     backbone_commands,
     provision_commands,
+    release_commands,
     run_commands,
     server_commands,
     silo_commands,
@@ -34,8 +35,7 @@ app.command()(provision_commands.provision)
 app.add_typer(silo_commands.app, name="silo")
 app.add_typer(server_commands.app, name="server")
 app.add_typer(run_commands.app, name="run")
-release = typer.Typer(help="Look at and check releases.", no_args_is_help=True)
-app.add_typer(release, name="release")
+app.add_typer(release_commands.app, name="release")
 app.add_typer(backbone_commands.app, name="backbone")
 
 console = Console(stderr=True)
@@ -80,15 +80,6 @@ def guard(config: Annotated[Path, typer.Option(help="The silo's silo.toml.")] = 
     from silosynth.client.guard_process import serve
 
     raise typer.Exit(serve(config))
-
-
-@release.command()
-def verify(folder: Annotated[Path, typer.Argument(help="A release folder.")]) -> None:
-    """Check every file of a release against its manifest."""
-    from silosynth.server.releases import verify_release
-
-    verify_release(folder)
-    console.print(f"{folder}: every file is as its manifest says", soft_wrap=True)
 
 
 def main() -> None:

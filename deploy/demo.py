@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from rich.table import Table
 from silosynth.common.datasets import Records, load, save_npz
 from silosynth.common.errors import ConfigError
 from silosynth.common.partition import partition
+from silosynth.common.publication.names import ReleaseName
 from silosynth.common.queries import Query
+from silosynth.common.shipped import shipped_backbones
 from silosynth.deploy.federation import LocalFederation
 from silosynth.deploy.processes import Processes
 from silosynth.deploy.runs import follow
@@ -53,9 +56,12 @@ def run_demo(options: DemoOptions, console: Console) -> dict[str, Any]:
                 best = ceiling(train, test, EvaluationSettings())
             run = federation.submit(_run_config(options, federation, train, best))
             view = follow(run, console, check=lambda: processes.check("superlink", "superexec"))
+            name = view.facts["released_dataset"]["name"]
+            with console.status(f"Every silo pulls and verifies {name}"):
+                pulled = federation.share(ReleaseName.parse(name))
         finally:
             federation.close()
-    return _summary(view, run / "release")
+    return _summary(view, run / "release", pulled)
 
 
 def print_summary(summary: dict[str, Any], console: Console) -> None:
@@ -83,6 +89,7 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         )
     console.print(scores, spending)
     console.print(f"Dataset  {summary['release']}\nPicture  {summary['picture']}", soft_wrap=True)
+    console.print(f"Pulled and verified by every silo as {summary['name']}", soft_wrap=True)
 
 
 def _provision(federation: LocalFederation, options: DemoOptions, train: Records) -> None:
@@ -93,7 +100,7 @@ def _provision(federation: LocalFederation, options: DemoOptions, train: Records
             f"silo-{number}",
             train.take(indices),
             budget={"epsilon": options.budget, "delta": options.delta},
-            policy={"mechanisms": sorted(Query.kinds), "consent": "auto"},
+            policy={"mechanisms": sorted(Query.kinds), "backbones": list(shipped_backbones()), "consent": "auto"},
         )
 
 
@@ -117,10 +124,12 @@ def _run_config(options: DemoOptions, federation: LocalFederation, train: Record
     }
 
 
-def _summary(view: RunView, release: Path) -> dict[str, Any]:
+def _summary(view: RunView, release: Path, pulled: Mapping[str, Path]) -> dict[str, Any]:
     evaluation = json.loads((release / "evaluation.json").read_text())
     return {
         "release": str(release),
+        "name": view.facts["released_dataset"]["name"],
+        "pulled": {silo: str(folder) for silo, folder in pulled.items()},
         "picture": str(release / "contact-sheet.png"),
         "accuracy": evaluation["accuracy"],
         "own_classifier_accuracy": evaluation["own_classifier_accuracy"],

@@ -67,12 +67,13 @@ def _policy(config: SiloConfig) -> Finding:
     try:
         check_names(policy, MECHANISMS)
     except ConfigError as error:
-        return problem("policy", str(error), "correct policy.mechanisms in silo.toml")
+        return problem("policy", str(error), "correct [policy] in silo.toml")
     if policy.consent == "deny" or not policy.mechanisms:
         text = "nothing will leave: the policy denies every query, as it does unless told otherwise"
         fix = 'if you want to take part, set consent = "auto" and list mechanisms under [policy] in silo.toml'
         return warning("policy", text, fix)
-    return ok("policy", f"answers {', '.join(policy.mechanisms)}, consent {policy.consent}")
+    networks = f"backbones {', '.join(policy.backbones)}" if policy.backbones else "no backbones"
+    return ok("policy", f"answers {', '.join(policy.mechanisms)} through {networks}, consent {policy.consent}")
 
 
 def _budget(config: SiloConfig) -> Finding:

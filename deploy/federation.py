@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from silosynth.client.config import load_silo
+from silosynth.client.releases.shelf import Shelf
 from silosynth.common.config import parse
 from silosynth.common.datasets import Records, save_npz
+from silosynth.common.publication.names import ReleaseName
 from silosynth.deploy import site
 from silosynth.deploy.addresses import LOOPBACK, free_port
 from silosynth.deploy.flower import BUNDLE
@@ -29,7 +31,8 @@ class LocalFederation:
         self.folder = folder.resolve()
         self.silos: list[str] = []
         self._processes = processes
-        place = Place((LOOPBACK,), free_port(), exchange_port=0, control_port=free_port())
+        ports = {"control_port": free_port(), "catalog_port": free_port(), "consumer_port": free_port()}
+        place = Place((LOOPBACK,), free_port(), exchange_port=0, **ports)
         self._federation = FederationFolder.create(self.folder / "federation", place)
         self._server = ServerFolder(self._federation.server)
         self._sockets = Path(tempfile.mkdtemp(prefix="silosynth-"))  # short: a socket's path has narrow limits
@@ -70,11 +73,22 @@ class LocalFederation:
 
     def start_node(self, silo: str) -> None:
         """On this machine a courier must be kept out of the other silos and of the server as well."""
+        site.start_courier(self._processes, self._federation.kit(silo), self._private(silo), f"node-{silo}")
+
+    def share(self, release: ReleaseName) -> dict[str, Path]:
+        """Have every silo pull and verify a release, as `silosynth silo run` does; where each has put it."""
+        places = {silo: Shelf(self._federation.kit(silo).releases).place(release) for silo in self.silos}
+        for silo in self.silos:
+            site.start_puller(self._processes, self._federation.kit(silo), self._private(silo), f"puller-{silo}")
+        for silo, place in places.items():
+            self._processes.wait_until(place.is_dir, f"{release} at {silo}", seconds=300)
+        return places
+
+    def _private(self, silo: str) -> list[Path]:
         kits = [self._federation.kit(name) for name in self.silos]
         private = [folder for kit in kits for folder in site.private_folders(kit)]
         private += [kit.folder for kit in kits if kit != self._federation.kit(silo)]
-        private += [self._federation.authority, self._federation.server]
-        site.start_courier(self._processes, self._federation.kit(silo), private, f"node-{silo}")
+        return [*private, self._federation.authority, self._federation.server]
 
     def guard_pid(self, silo: str) -> int:
         return self._processes.children[f"guard-{silo}"].process.pid

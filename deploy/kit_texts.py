@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import tomli_w
 
 from silosynth.common.queries import Query
+from silosynth.common.shipped import shipped_backbones
 
 _DATA = """\
 [data]
@@ -27,6 +28,8 @@ _POLICY = """\
 consent = "deny"                   # nothing leaves. "auto" answers what the lines below and the budget allow;
                                    # "ask" keeps each such query waiting for `silosynth silo approve`
 # mechanisms = {mechanisms}
+backbones = {backbones}  # public networks that records may pass through: those that come with
+                                   # silosynth; any other is added by the SHA-256 digest of its file
 # max_epsilon_per_query = 2.0      # no single answer may cost more than this
 # max_epsilon_per_period = 4.0     # nor all answers of any so many days together:
 # period_days = 30
@@ -47,6 +50,7 @@ name = "{silo}"
 address = "{address}"
 ledger = "ledger.db"               # back this up: it is the memory of what was spent
 key = "receipts.key"               # signs what is released; made at the first start, never leaves this folder
+# device = "auto"                  # where networks compute: "cpu", "cuda", "cuda:1"
 """
 
 
@@ -60,14 +64,18 @@ class Answers:
 
 
 def silo_toml(silo: str, address: str, answers: Answers) -> str:
-    mechanisms = ", ".join(f'"{kind}"' for kind in sorted(Query.kinds))
+    policy = _POLICY.format(mechanisms=_names(sorted(Query.kinds)), backbones=_names(shipped_backbones()))
     return _SILO_TOML.format(
         silo=silo,
         address=address,
         data=_table("data", answers.data, _DATA),
         budget=_table("budget", answers.budget, _BUDGET),
-        policy=_table("policy", answers.policy, _POLICY.format(mechanisms=f"[{mechanisms}]")),
+        policy=_table("policy", answers.policy, policy),
     )
+
+
+def _names(names: Iterable[str]) -> str:
+    return "[" + ", ".join(f'"{name}"' for name in names) + "]"
 
 
 def _table(name: str, content: Mapping[str, Any] | None, example: str) -> str:
@@ -82,10 +90,13 @@ ca = "ca.crt"                      # who may be the server
 certificate = "silo.crt"           # who we are to the server
 key = "silo.key"
 node_key = "node.key"              # who we are to Flower
+pull = true                        # fetch finished datasets into ../releases as soon as there are any
+publisher = "{publisher}"  # who must have signed them
 
 [server]
 fleet = "{fleet}"  # Flower: invitations to runs
 exchange = "{exchange}"  # queries and releases, during runs only
+catalog = "{catalog}"  # finished datasets
 """
 
 SERVER_TOML = """\
@@ -102,6 +113,11 @@ public_host = "{public_host}"  # what silos dial
 ca = "ca.crt"
 certificate = "server.crt"
 key = "server.key"
+
+[catalog]
+host = "{listen}"
+port = {catalog_port}  # silos pull finished datasets here: mutual TLS
+consumer_port = {consumer_port}  # so do consumers: TLS, and a token of `silosynth server grant`
 
 # The silos that may take part, kept by `silosynth provision`. Who is not listed is refused by Flower and exchange.
 """
@@ -135,18 +151,21 @@ into its ledger before it lets it out.
 |---|---|---|
 | `guard/` | yours alone | `silo.toml` (data, budget, policy), later the ledger and the key that signs your releases |
 | `courier/` | the part that talks to the server | `courier.toml`, certificates, keys; no records, no budget |
+| `releases/` | yours to use | finished datasets, pulled and verified |
 
 `courier/silo.key` and `courier/node.key` prove who you are. Whoever sent you this kit made them: once you have it,
 the copy over there should be deleted. Nobody but you ever has `guard/receipts.key`.
 
 ## What runs
 
-Two processes, both started by `silosynth silo run`:
+Three processes, all started by `silosynth silo run`:
 
 1. the **guard** reads the records, keeps the ledger, adds the noise. It listens on a Unix socket only.
 2. the **courier** (Flower's SuperNode) carries questions in and sealed answers out. The server ships its code, so it is
    kept out of `guard/` and of your records by the kernel (Landlock). Where the kernel has no Landlock, run the two as
    two users of one group instead: `silosynth silo guard` and `silosynth silo courier`.
+3. the **puller** fetches finished datasets, which are public, into `releases/` and verifies them. It is kept out of the
+   same folders. `pull = false` in `courier.toml` does without it.
 
 ## What your firewall must allow
 
@@ -156,6 +175,7 @@ Outbound TCP only; nobody dials you:
 |---|---|---|
 | `{fleet}` | invitations (Flower, TLS with node key) | always |
 | `{exchange}` | questions and answers (gRPC, mutual TLS) | during runs |
+| `{catalog}` | finished datasets come in (gRPC, mutual TLS) | always |
 
 ## First start
 
@@ -165,12 +185,14 @@ Outbound TCP only; nobody dials you:
 4. `silosynth silo run --kit .`
 
 Later: `silosynth silo budget` shows what was spent and what is left, `silosynth silo audit` every release,
-`silosynth silo requests`, `approve` and `deny` what waits for your consent.
+`silosynth silo requests`, `approve` and `deny` what waits for your consent. `silosynth silo evaluate NAME/VERSION`
+tells you, and nobody else, how well a model trained on a finished dataset does on your own records.
 
 ## Back up the ledger
 
 `guard/ledger.db` is the memory of what was spent, `guard/receipts.key` the key that signed it. Stop the silo after a
-run, copy the whole `guard/` folder (without the records, if they lie in it), start again.
+run, copy the whole `guard/` folder (without the records, if they lie in it, and without `artifacts/`, which holds
+public files that are fetched again when they are needed), start again.
 
 **Never restore an old copy to win budget back.** What has left the building has left it. The server remembers the
 newest ledger entry it has seen of you, and a guard whose ledger is older refuses to serve (exit code 13). If the newest

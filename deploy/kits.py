@@ -22,6 +22,7 @@ from silosynth.deploy.addresses import all_interfaces, bracketed, split
 from silosynth.deploy.kit_texts import Answers
 from silosynth.deploy.provision import Authority, fingerprint, write_identity, write_node_key
 from silosynth.server.config import ServerConfig, load_server
+from silosynth.server.releases.publisher import create_key, load_key, public_half
 
 GUARD_SOCKET = "unix:../guard.sock"  # beside guard/, so that a courier that is another user can reach it
 _ALWAYS_VALID_HOSTS = ("localhost", "127.0.0.1")  # the server's own commands dial Flower on loopback
@@ -37,16 +38,18 @@ class Place:
     fleet_port: int = 9092
     exchange_port: int = 9093
     control_port: int = 9094
+    catalog_port: int = 9095
+    consumer_port: int = 9096
 
     @classmethod
-    def of(cls, servers: Sequence[str], exchange_port: int, control_port: int) -> Place:
+    def of(cls, servers: Sequence[str], **ports_by_name: int) -> Place:
         """From HOST or HOST:PORT each; the port is Flower's, so there can be but one."""
         named = [split(server, default_port=0) for server in servers]
         ports = sorted({port for _, port in named if port})
         if len(ports) > 1:
             raise ConfigError(f"Flower listens on one port, not on {', '.join(map(str, ports))}")
         hosts = tuple(host for host, _ in named)
-        return cls(hosts, ports[0] if ports else cls.fleet_port, exchange_port, control_port)
+        return cls(hosts, ports[0] if ports else cls.fleet_port, **ports_by_name)
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,11 @@ class Kit:
     @property
     def logs(self) -> Path:
         return self.folder / "logs"
+
+    @property
+    def releases(self) -> Path:
+        """Finished datasets, pulled from the server's catalog."""
+        return self.folder / "releases"
 
     @property
     def silo_toml(self) -> Path:
@@ -165,6 +173,7 @@ class FederationFolder:
         (self.server / "nodes").mkdir()
         _write_ca(self.server, authority)
         write_identity(self.server, "server", *authority.issue("server", hosts, server=True))
+        create_key(self.server)
         self._server_toml.write_text(
             kit_texts.SERVER_TOML.format(
                 listen=all_interfaces(place.hosts[0]),
@@ -172,6 +181,8 @@ class FederationFolder:
                 fleet_port=place.fleet_port,
                 exchange_port=place.exchange_port,
                 control_port=place.control_port,
+                catalog_port=place.catalog_port,
+                consumer_port=place.consumer_port,
             )
         )
 
@@ -179,7 +190,9 @@ class FederationFolder:
         config = self._config()
         fleet = f"{config.exchange.public_host}:{split(config.flower.fleet)[1]}"
         exchange = f"{config.exchange.public_host}:{config.exchange.port}"
-        facts = {"silo": silo, "fleet": fleet, "exchange": exchange}
+        catalog = f"{config.exchange.public_host}:{config.catalog.port}"
+        publisher = public_half(load_key(self.server))
+        facts = {"silo": silo, "fleet": fleet, "exchange": exchange, "catalog": catalog, "publisher": publisher}
         kit.silo_toml.write_text(kit_texts.silo_toml(silo, guard_address, answers))
         kit.courier_toml.write_text(kit_texts.COURIER_TOML.format(**facts, address=guard_address))
         (kit.folder / "README.md").write_text(kit_texts.KIT_README.format(**facts))

@@ -36,6 +36,12 @@ def provision(
     control_port: Annotated[
         int, typer.Option(min=1, max=65535, help="Flower's control port, on loopback.")
     ] = Place.control_port,
+    catalog_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port at which silos pull finished datasets.")
+    ] = Place.catalog_port,
+    consumer_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port at which consumers pull them, with a token.")
+    ] = Place.consumer_port,
     output: FormatOption = Format.text,
 ) -> None:
     """Create a federation: a certificate authority, the server's folder, and one kit per silo.
@@ -56,7 +62,14 @@ def provision(
     if server:
         if add_silo or remove_silo:
             raise ConfigError("--server creates a new federation: name its silos with --silo")
-        federation = FederationFolder.create(folder, Place.of(server, exchange_port, control_port))
+        place = Place.of(
+            server,
+            exchange_port=exchange_port,
+            control_port=control_port,
+            catalog_port=catalog_port,
+            consumer_port=consumer_port,
+        )
+        federation = FederationFolder.create(folder, place)
         added = silo or []
     else:
         if silo:

@@ -3,6 +3,7 @@
 server.toml, certificate, nodes/   as provisioned
 flower/, flwr/, secret             Flower's state, our home as its client, what its two processes share
 runs/<number>/                     run.toml, journal, release
+publisher.key, store/, tokens/     who signs releases, all that were published, who may have them
 logs/                              of Flower's processes
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -38,11 +40,12 @@ class ServerFolder:
 
     def start(self, processes: Processes) -> None:
         """Start Flower and admit the silos of server.toml."""
-        for address in (self._link().fleet, self._link().control):
+        for address in (self._link().fleet, self._link().control, *self._catalog_addresses()):
             if listening(address):
                 raise ConfigError(f"something listens on {address} already: is another server running here?")
         self.start_superlink(processes)
         self.start_superexec(processes)
+        self.start_catalog(processes)
         self.admit(processes.environment())
 
     def start_superlink(self, processes: Processes) -> None:
@@ -57,6 +60,17 @@ class ServerFolder:
 
     def start_superexec(self, processes: Processes) -> None:
         self._start_process(processes, "superexec", self._link().executor_command())
+
+    def start_catalog(self, processes: Processes) -> None:
+        """Returns when silos and consumers can pull releases."""
+        module = "silosynth.server.releases.catalog_process"
+        processes.start("catalog", [sys.executable, "-m", module, "--folder", str(self.folder)])
+        for address in self._catalog_addresses():
+            processes.wait_until(partial(listening, address), "the catalog")
+
+    def _catalog_addresses(self) -> tuple[str, str]:
+        catalog = self.config().catalog
+        return f"{catalog.host}:{catalog.port}", f"{catalog.host}:{catalog.consumer_port}"
 
     def flwr(self, environment: Mapping[str, str]) -> Flwr:
         return Flwr.configured(self.folder / "flwr", self._link(), environment)

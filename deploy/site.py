@@ -31,11 +31,26 @@ def start_courier(processes: Processes, kit: Kit, private: Sequence[Path], name:
     for scratch in ("flower", "tmp"):
         (kit.courier / scratch).mkdir(exist_ok=True)
     command = supernode_command(config.server.fleet, config.ca, config.node_key, free_port(), kit.courier_toml)
-    if private and sandbox.landlock_version():
-        denied = [argument for path in private for argument in ("--deny", str(path))]
-        command = [sys.executable, "-m", "silosynth.deploy.sandbox", *denied, "--", *command]
     home = {"FLWR_HOME": str(kit.courier / "flower"), "TMPDIR": str(kit.courier / "tmp")}
-    processes.start(name, command, **QUIET, **home)
+    processes.start(name, _kept_out(private, command), **QUIET, **home)
+
+
+def start_puller(processes: Processes, kit: Kit, private: Sequence[Path], name: str = "puller") -> None:
+    """Where courier.toml says `pull = true`. It has no business with what is private, so it is kept out as well."""
+    if not load_courier(kit.courier_toml).pull:
+        return
+    kit.releases.mkdir(exist_ok=True)
+    arguments = ("--courier", str(kit.courier_toml), "--into", str(kit.releases))
+    command = [sys.executable, "-m", "silosynth.client.releases.pulling", *arguments]
+    processes.start(name, _kept_out(private, command))
+
+
+def _kept_out(private: Sequence[Path], command: list[str]) -> list[str]:
+    """The same command, unable to open anything `private`, where the kernel has Landlock."""
+    if not private or not sandbox.landlock_version():
+        return command
+    denied = [argument for path in private for argument in ("--deny", str(path))]
+    return [sys.executable, "-m", "silosynth.deploy.sandbox", *denied, "--", *command]
 
 
 def private_folders(kit: Kit) -> list[Path]:
@@ -46,7 +61,7 @@ def private_folders(kit: Kit) -> list[Path]:
         records = kit.guard / config.data.path.expanduser()
         folders.append(records if records.is_dir() else records.parent)  # labels may lie beside images
     private = sorted({folder.resolve() for folder in folders})
-    for needed in (kit.courier, Path(sys.prefix), Path(sys.base_prefix)):
+    for needed in (kit.courier, kit.releases, Path(sys.prefix), Path(sys.base_prefix)):
         for folder in private:
             if needed.resolve().is_relative_to(folder):
                 raise ConfigError(

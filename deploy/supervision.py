@@ -25,7 +25,11 @@ _MAX_RESTARTS, _RESTART_WINDOW_SECONDS = 5, 600.0
 
 def serve_federation(server: ServerFolder, console: Console, ready: Callable[[], None]) -> None:
     """Serve until interrupted."""
-    starts = {"superlink": server.start_superlink, "superexec": server.start_superexec}
+    starts = {
+        "superlink": server.start_superlink,
+        "superexec": server.start_superexec,
+        "catalog": server.start_catalog,
+    }
     with Processes(server.folder / "logs") as processes:
         admission, restarts = _Admission(server, console), _Restarts(console)
         server.start(processes)
@@ -93,6 +97,7 @@ def serve_silo(kit: Kit, console: Console) -> int:
             console.print(f"Guard: starting, logs in {kit.logs}", soft_wrap=True)
             site.wait_for_guard(processes, kit)
             site.start_courier(processes, kit, private)
+            site.start_puller(processes, kit, private)
             console.print(f"Guard: ready. Courier: dialling {load_courier(kit.courier_toml).server.fleet}")
             _watch(processes)
         except RunFailed as error:
@@ -109,6 +114,7 @@ def serve_courier(kit: Kit, console: Console) -> None:
         private = site.private_folders(kit)
     with Processes(kit.courier / "logs") as processes:
         site.start_courier(processes, kit, private)
+        site.start_puller(processes, kit, private)
         console.print(f"Courier: dialling {load_courier(kit.courier_toml).server.fleet}")
         _watch(processes)
 

@@ -15,6 +15,7 @@ from silosynth.common import accounting
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.queries import Mixtures, decode
+from silosynth.common.shipped import backbone_name
 
 Document = dict[str, Any]
 _SHORTEST_PREFIX = 8
@@ -111,6 +112,7 @@ def describe(vault: Inspection, request: Request, answered: bool = False) -> Doc
         "expires": act.expires if act else "",
         "mechanism": query.mechanism,
         "parameters": parameters,
+        "backbones": [backbone_name(backbone) for backbone in query.backbones()],
         "values": query.layout().size,
         "epsilon_alone": accounting.epsilon([query.event()], terms.delta),
         "epsilon_spent": accounting.epsilon(vault.spent(), terms.delta),

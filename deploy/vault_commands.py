@@ -166,10 +166,11 @@ def _open(kit: Path, config: Path | None) -> Inspection:
 
 
 def _show(document: dict[str, Any]) -> None:
-    parameters = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in document["parameters"].items())
+    parameters = ", ".join(f"{name.replace('_', ' ')} {_said(value)}" for name, value in document["parameters"].items())
+    through = f" through the backbone {', '.join(document['backbones'])}" if document["backbones"] else ""
     console.print(
         f"[bold]{document['digest']}[/] {document['state']}, asked {document['asked']}\n"
-        f"  {document['mechanism'].replace('_', ' ')} of {document['dataset']}: {parameters}; "
+        f"  {document['mechanism'].replace('_', ' ')} of {document['dataset']}{through}: {parameters}; "
         f"{document['values']} values\n"
         f"  epsilon: {document['epsilon_alone']:.4g} by itself; {document['epsilon_spent']:.4g} of "
         f"{document['epsilon_total']:g} spent, {document['epsilon_after']:.4g} after it"
@@ -177,6 +178,10 @@ def _show(document: dict[str, Any]) -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _said(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _report(vault: Inspection, digest: str, output: Format) -> None:

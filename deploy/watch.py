@@ -93,7 +93,7 @@ def _note_silo(silo: SiloView, entry: dict[str, Any]) -> None:
         silo.state = "left out"
     elif kind == "waiting_for_consent":
         silo.state = "consent asked"
-    elif kind in ("invited", "attending", "away"):
+    elif kind in ("invited", "attending", "away", "fetching"):
         silo.state = kind
 
 
@@ -105,6 +105,7 @@ def in_words(entry: dict[str, Any]) -> str | None:
         "away": "{silo} lost the connection: waiting for it to redial",
         "planning": "Recipe {recipe} at eps {epsilon:g}, delta {delta:g} for each silo",
         "asking": "Asking every silo: {mechanism}, {values} values (query {digest:.12})",
+        "fetching": "{silo} fetches a public file of {bytes} bytes",
         "summed": "{silos} silos answered",
         "waiting_for_consent": "{silo} waits for its people to approve query {digest}",
         "rolled_back": "{silo} is left out: {message}",

@@ -13,19 +13,23 @@ from silosynth.common.releases import Receipt, open_release
 from silosynth.server.config import FederationSettings
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
-from silosynth.server.recipes.base import Summed
+from silosynth.server.recipes.base import Ask, Step, Summed
 
 _CONSENT_POLL_SECONDS = 5.0
 
 
 class Assembly:
-    """Answers a recipe's queries from the silos that attend, and keeps their receipts."""
+    """Answers a recipe's queries from the silos that attend, and keeps queries and receipts as proof."""
 
     def __init__(self, exchange: Exchange, settings: FederationSettings, journal: Journal) -> None:
+        self.queries: list[Query] = []
         self.receipts: list[Receipt] = []
         self._exchange, self._settings, self._journal = exchange, settings, journal
 
-    def ask(self, query: Query) -> Summed:
+    def ask(self, step: Step) -> Summed:
+        asked = Ask.of(step)
+        query = asked.query
+        self._exchange.offer(asked.artifacts)
         plan, identity = query.plan(), digest(query).hex()
         self._journal.write("asking", mechanism=query.mechanism, digest=identity, values=plan.layout.size)
         total = _RunningSum(query, self._exchange)
@@ -36,6 +40,7 @@ class Assembly:
         if len(total.receipts) < self._settings.quorum:
             raise _too_few(len(total.receipts), self._settings.quorum, list(failures.values()))
         self._journal.write("summed", silos=len(total.receipts), digest=identity)
+        self.queries.append(query)
         self.receipts += total.receipts
         return Summed(plan.layout.split(total.values.astype(np.float64) * plan.grid), len(total.receipts), plan)
 

@@ -13,11 +13,11 @@ from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
 from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Product, Task, drive
-from silosynth.server.releases import write_release
+from silosynth.server.releases.publisher import Outcome, Publisher
 
 
-def conduct(config: RunConfig, folder: Path, exchange: Exchange, journal: Journal) -> Path:
-    """Run the recipe to its end and write the release folder; returns its path."""
+def conduct(config: RunConfig, folder: Path, exchange: Exchange, publisher: Publisher, journal: Journal) -> None:
+    """Run the recipe to its end, write the release folder and publish it."""
     recipe = recipe_named(config.recipe)
     parameters = parse(recipe.parameters, config.parameters, f"{folder / 'run.toml'}: parameters")
     schema = config.records.schema_of_records()
@@ -27,18 +27,9 @@ def conduct(config: RunConfig, folder: Path, exchange: Exchange, journal: Journa
     product = drive(recipe.steps(task, parameters), assembly.ask)
     journal.write("synthesized", records=len(product.labels))
     evaluation = _evaluate(config, folder, product, journal)
-    release = write_release(
-        folder / "release",
-        product,
-        schema,
-        config.records.class_names,
-        evaluation,
-        assembly.receipts,
-        delta=task.delta,
-        run={"name": config.name, "recipe": config.recipe, "config_digest": config.digest(), "seed": config.seed},
-    )
-    journal.write("released_dataset", path=str(release))
-    return release
+    outcome = Outcome(config, product, recipe.post_processing, evaluation, assembly.queries, assembly.receipts)
+    entry = publisher.publish(folder / "release", outcome)
+    journal.write("released_dataset", path=str(folder / "release"), name=str(entry.release), sha256=entry.sha256)
 
 
 def _evaluate(config: RunConfig, folder: Path, product: Product, journal: Journal) -> Evaluation | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from silosynth.common.config import Section, load
 from silosynth.common.datasets import DataConfig
@@ -22,6 +22,14 @@ class ExchangeSettings(Section):
     ca: Path
     certificate: Path
     key: Path
+
+
+class CatalogSettings(Section):
+    """Where finished releases are handed out. It shows the exchange's certificate."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(9095, ge=0, le=65535, description="for silos: mutual TLS")
+    consumer_port: int = Field(9096, ge=0, le=65535, description="for consumers: TLS, and a token")
 
 
 class FlowerSettings(Section):
@@ -44,6 +52,7 @@ class ServerConfig(Section):
 
     flower: FlowerSettings
     exchange: ExchangeSettings
+    catalog: CatalogSettings = CatalogSettings()
     silos: tuple[SiloEntry, ...] = ()
 
     def certificates(self, silos: tuple[str, ...]) -> dict[str, str]:
@@ -92,15 +101,53 @@ class FederationSettings(Section):
     consent_seconds: float = Field(24 * 3600, ge=0, description="how long to wait for people who must allow a query")
 
 
+Augmentation = Literal["color", "crop", "cutout", "flip", "scale", "rotate"]
+ModelName = Annotated[
+    str,
+    Field(pattern="^(auto|linear|lenet|backbone|(mlp|convnet|alexnet|vgg11|resnet18)(-[1-9][0-9]{0,3})?)$"),
+]
+"""Of an architecture, with a width where it has one, such as convnet-128."""
+
+
 class EvaluationSettings(Section):
-    """Public test data, and the non-private ceiling where a simulation knows it."""
+    """Public test data, how models are trained before they are tested, and the non-private ceiling if it is known."""
 
     test: DataConfig | None = None
     ceiling: float | None = None
-    model: Literal["auto", "convnet", "linear"] = Field("auto", description="auto: convnet for images, else linear")
-    steps: int = Field(400, ge=1)
+    protocol: Literal["quick", "family", "family-short", "sps"] = Field(
+        "quick", description="family: as dataset condensation papers evaluate; sps: fine-tuning a public backbone"
+    )
+    model: ModelName = Field("auto", description="auto: backbone for sps, else convnet for images, linear for tables")
+    architectures: tuple[ModelName, ...] = Field((), description="further models, for the cross-architecture table")
+    backbone: str | None = Field(None, description="name or .safetensors file, if the shipped one is not wanted")
+    augmentation: tuple[Augmentation, ...] | None = Field(
+        None, description="unset: the protocol's, without flip; add flip where mirror images are as likely"
+    )
+    steps: int | None = Field(None, ge=1, description="unset: the protocol's, by the number of synthetic records")
     seeds: int = Field(3, ge=1)
     device: str = Field("auto", description="auto, cpu or cuda")
+
+    @model_validator(mode="after")
+    def _backbone_is_used(self) -> Self:
+        automatic = self.model == "auto" and self.protocol == "sps"
+        if self.backbone and not automatic and "backbone" not in (self.model, *self.architectures):
+            raise ValueError('backbone is set but not used: add model = "backbone", or leave it out')
+        return self
+
+
+class PublicationSettings(Section):
+    """What people are told of the release beside what receipts prove. Public words, chosen by people."""
+
+    description: str = "Synthetic records from differentially private statistics of the silos named here."
+    intended_use: str = "Training and testing of models where the real records cannot be shared."
+    curators: tuple[str, ...] = Field((), description="who publishes; default: the silos that answered")
+    region: str = "not stated"
+    sector: Literal["Technology", "Healthcare", "Education", "Government", "Energy", "Finance"] | None = None
+    license: str | None = None
+    tuning: str = Field(
+        "The publisher states no tuning of the recipe's parameters on the silos' records.",
+        description="how parameters were chosen, and what that cost",
+    )
 
 
 class RunConfig(Section):
@@ -114,3 +161,4 @@ class RunConfig(Section):
     federation: FederationSettings
     parameters: dict[str, Any] = Field(default_factory=dict)
     evaluation: EvaluationSettings = EvaluationSettings()
+    release: PublicationSettings = PublicationSettings()

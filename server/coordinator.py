@@ -16,6 +16,7 @@ from silosynth.server.conduct import conduct
 from silosynth.server.config import RunConfig, ServerConfig
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
+from silosynth.server.releases.publisher import Publisher
 from silosynth.server.witness import Witness
 
 app = ServerApp()
@@ -39,14 +40,16 @@ def main(grid: Grid, context: Context) -> None:
 def _run(grid: Grid, run_id: str, folder: Path, journal: Journal) -> None:
     config = load(RunConfig, folder / "run.toml")
     server = load(ServerConfig, folder / "server.toml")
-    witness = Witness(server.exchange.certificate.parent / "witness.db")  # the server's folder: shared by all runs
+    home = server.exchange.certificate.parent  # the server's folder: shared by all runs
+    witness = Witness(home / "witness.db")
+    publisher = Publisher(home, witness)  # a server that cannot sign is told before any silo is asked
     exchange = Exchange(run_id, server.certificates(config.federation.silos), server.exchange, journal, witness)
     inviter = _Inviter(grid, run_id, exchange, config.federation.silos, journal)
     inviter.start()
     farewell = "the run failed"
     try:
         _gather(exchange, config, journal)
-        conduct(config, folder, exchange, journal)
+        conduct(config, folder, exchange, publisher, journal)
         farewell = "the run is finished"
     finally:
         inviter.stop()

@@ -1,9 +1,11 @@
 """The release folder: what a run hands to the world. It loads without our code.
 
+README.md                       dataset card: picture, accuracy, cost
+privacy-card.yaml               for lawyers and registries; croissant.json for machines
 data/train/<class>/000001.png   images, as torchvision's ImageFolder and Hugging Face's imagefolder expect them
 data/train.npz                  images uint8 NHWC (or features of a table), labels, perhaps soft_labels; no pickle
 models/<name>.safetensors       where a recipe makes models
-contact-sheet.png  evaluation.json  manifest.json
+contact-sheet.png  evaluation.json  manifest.json  manifest.json.sig
 """
 
 from __future__ import annotations
@@ -16,53 +18,76 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.numpy import save_file
 
 from silosynth.common.datasets.records import Records
 from silosynth.common.errors import ConfigError
-from silosynth.common.releases import Receipt
+from silosynth.common.publication.files import measure
 from silosynth.common.schema import Schema
-from silosynth.server.evaluation import Evaluation
 from silosynth.server.recipes.base import Product
 from silosynth.server.releases.contact_sheet import contact_sheet, to_picture
+from silosynth.server.releases.croissant import croissant
+from silosynth.server.releases.dataset_card import CONTACT_SHEET, dataset_card
+from silosynth.server.releases.facts import ReleaseFacts
 from silosynth.server.releases.manifest import write_manifest
+from silosynth.server.releases.privacy_card import privacy_card
 
 _PICTURE_CHANNELS = (1, 3)
 
 
-def write_release(
-    path: Path,
-    product: Product,
-    schema: Schema,
-    class_names: Sequence[str],
-    evaluation: Evaluation | None,
-    receipts: Sequence[Receipt],
-    delta: float,
-    run: dict[str, Any],
-) -> Path:
+def class_names(schema: Schema, given: Sequence[str]) -> tuple[str, ...]:
+    if given and len(given) != schema.classes:
+        raise ConfigError(f"{len(given)} class names are given for {schema.classes} classes: name all or none")
+    return tuple(given) or tuple(str(label) for label in range(schema.classes))
+
+
+def write_release(path: Path, product: Product, facts: ReleaseFacts, key: Ed25519PrivateKey) -> Path:
     """Write the folder beside its final place and move it there whole: a release is complete or absent."""
     if path.exists():
         raise ConfigError(f"{path} exists already: a release is never overwritten, choose another folder")
-    if class_names and len(class_names) != schema.classes:
-        raise ConfigError(f"{len(class_names)} class names are given for {schema.classes} classes: name all or none")
-    names = list(class_names) or [str(label) for label in range(schema.classes)]
     unfinished = path.with_name(f".{path.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     (unfinished / "data").mkdir(parents=True)
-    records = product.records(schema)
-    _write_arrays(unfinished / "data/train.npz", records, product)
-    if schema.is_image and schema.shape[2] in _PICTURE_CHANNELS:
-        _write_pictures(unfinished / "data/train", records, names)
-        contact_sheet(records.features, records.labels, names).save(unfinished / "contact-sheet.png")
-    _write_models(unfinished / "models", product)
-    if evaluation is not None:
-        (unfinished / "evaluation.json").write_text(evaluation.model_dump_json(indent=2) + "\n")
-    write_manifest(unfinished, names, receipts, delta, run)
+    _write_data(unfinished, product, facts)
+    _write_documents(unfinished, product, facts)
+    write_manifest(unfinished, facts, key)
     for written in [*unfinished.rglob("*"), unfinished]:
-        _sync(written)
+        sync(written)
     unfinished.rename(path)
-    _sync(path.parent)
+    sync(path.parent)
     return path
+
+
+def sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_data(folder: Path, product: Product, facts: ReleaseFacts) -> None:
+    records = product.records(facts.schema)
+    _write_arrays(folder / "data/train.npz", records, product)
+    if _has_pictures(facts.schema):
+        _write_pictures(folder / "data/train", records, facts.classes)
+        contact_sheet(records.features, records.labels, facts.classes).save(folder / CONTACT_SHEET)
+    _write_models(folder / "models", product)
+
+
+def _write_documents(folder: Path, product: Product, facts: ReleaseFacts) -> None:
+    pictures, soft_labels = _has_pictures(facts.schema), product.soft_labels is not None
+    if facts.evaluation is not None:
+        (folder / "evaluation.json").write_text(facts.evaluation.model_dump_json(indent=2) + "\n")
+    (folder / "croissant.json").write_text(croissant(facts, measure(folder), pictures=pictures))
+    (folder / "README.md").write_text(dataset_card(facts, pictures=pictures, soft_labels=soft_labels))
+    (folder / "privacy-card.yaml").write_text(privacy_card(facts).to_yaml())
+
+
+def _has_pictures(schema: Schema) -> bool:
+    return schema.is_image and schema.shape[2] in _PICTURE_CHANNELS
 
 
 def _write_arrays(path: Path, records: Records, product: Product) -> None:
@@ -96,11 +121,3 @@ def _write_models(folder: Path, product: Product) -> None:
         folder.mkdir(exist_ok=True)
         contiguous = {key: np.ascontiguousarray(tensor) for key, tensor in tensors.items()}
         save_file(contiguous, folder / f"{name}.safetensors")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from support.descendants import descendants, marked_environment
 
-from silosynth.server.releases import verify_release
+from silosynth.common.publication import verify_release
 
 SILOSYNTH = str(Path(sys.executable).parent / "silosynth")
 

@@ -189,7 +189,8 @@ def replaced(command: list[str], option: str, value: Path) -> list[str]:
 
 def test_flower_turns_supernodes_away(tmp_path: Path) -> None:
     """One SuperLink, three SuperNodes that each lack one thing: all give up."""
-    place = Place((LOOPBACK,), free_port(), exchange_port=0, control_port=free_port())
+    ports = {name: free_port() for name in ("control_port", "catalog_port", "consumer_port")}
+    place = Place((LOOPBACK,), free_port(), exchange_port=0, **ports)
     federation = FederationFolder.create(tmp_path / "federation", place)
     courier = federation.add_silo(SILO).courier
     server = ServerFolder(federation.server)

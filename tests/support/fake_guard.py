@@ -55,6 +55,9 @@ class FakeGuard(GuardServicer):
     def Budget(self, request: guard_pb2.BudgetRequest, context: grpc.ServicerContext) -> guard_pb2.BudgetStatus:  # noqa: N802
         return guard_pb2.BudgetStatus(epsilon_total=8.0, delta=1e-5)
 
+    def Lacking(self, request: guard_pb2.Question, context: grpc.ServicerContext) -> guard_pb2.Digests:  # noqa: N802
+        return guard_pb2.Digests()
+
     def Answer(self, request: guard_pb2.Question, context: grpc.ServicerContext) -> Iterator[guard_pb2.AnswerPart]:  # noqa: N802
         self.asked += 1
         self.answering.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from silosynth.client.guard.entropy import Entropy, SystemEntropy
 from silosynth.client.guard.guard import Guard
 from silosynth.client.guard.identity import load_or_create
 from silosynth.client.guard.ledger import Checkpoint, Ledger
-from silosynth.client.guard.mechanism import Mechanism, Mechanisms, Report
+from silosynth.client.guard.mechanism import Bench, Mechanism, Mechanisms, Report
 from silosynth.client.mechanisms import MECHANISMS
 from silosynth.common.config import parse
 from silosynth.common.datasets.records import Records
@@ -50,11 +50,21 @@ def counts_bytes(noise_multiplier: float) -> bytes:
     return encode(counts_query(noise_multiplier))
 
 
+def ignore_progress(fraction: float) -> None:
+    pass
+
+
+def bench(entropy: Entropy, report: Report = ignore_progress, artifacts: Mapping[str, bytes] | None = None) -> Bench:
+    """What a mechanism works with outside a guard; artifacts by their digests."""
+    return Bench(entropy, report, dict(artifacts or {}).__getitem__)
+
+
 def silo_tables(
     epsilon: float = 1.0,
     consent: str = "auto",
     mechanisms_allowed: Sequence[str] = tuple(MECHANISMS),
     max_values: int = 1_000_000,
+    backbones: Sequence[str] = (),
 ) -> dict[str, dict[str, Any]]:
     """What silo.toml says, with a policy that allows everything unless told otherwise."""
     return {
@@ -64,6 +74,7 @@ def silo_tables(
         "policy": {
             "consent": consent,
             "mechanisms": list(mechanisms_allowed),
+            "backbones": list(backbones),
             "max_values_per_release": max_values,
         },
         "guard": {"address": "unix:guard.sock", "ledger": "ledger.db", "key": "receipts.key"},
@@ -86,10 +97,6 @@ def toy_guard(
     return Guard(config, toy_records(), ledger, mechanisms, SystemEntropy(), on_rollback)
 
 
-def ignore_progress(fraction: float) -> None:
-    pass
-
-
 class CountedMechanism:
     """A mechanism that remembers how often it computed each query."""
 
@@ -98,7 +105,7 @@ class CountedMechanism:
         self._inner = inner
         self._lock = threading.Lock()
 
-    def __call__(self, query: Any, records: Records, entropy: Entropy, report: Report) -> npt.NDArray[np.int64]:
+    def __call__(self, query: Any, records: Records, bench: Bench) -> npt.NDArray[np.int64]:
         with self._lock:
             self.computed[encode(query)] += 1
-        return self._inner(query, records, entropy, report)
+        return self._inner(query, records, bench)

@@ -216,6 +216,7 @@ def terms(epsilon: float = 1.0, delta: float = 1e-5, **policy: Any) -> Terms:
         (terms(consent="auto"), terms(consent="ask"), terms(consent="ask")),
         (terms(consent="deny"), terms(consent="ask"), terms(consent="deny")),
         (terms(mechanisms=("a", "b")), terms(mechanisms=("b", "c")), terms(mechanisms=("b",))),
+        (terms(backbones=("a", "b")), terms(backbones=("b", "c")), terms(backbones=("b",))),
         (terms(max_epsilon_per_query=0.5), terms(), terms(max_epsilon_per_query=0.5)),
         (terms(max_values_per_release=7), terms(max_values_per_release=9), terms(max_values_per_release=7)),
         (

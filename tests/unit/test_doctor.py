@@ -232,6 +232,10 @@ def unknown_mechanism(kit: Kit, _: FederationFolder) -> None:
     edit(kit.silo_toml, '"class_counts"', '"klass_counts"')
 
 
+def unknown_backbone(kit: Kit, _: FederationFolder) -> None:
+    edit(kit.silo_toml, "[policy]", '[policy]\nbackbones = ["smal"]')
+
+
 def infinite_budget(kit: Kit, _: FederationFolder) -> None:
     edit(kit.silo_toml, "epsilon = 4.0", "epsilon = inf")
 
@@ -319,7 +323,8 @@ def unresolvable(kit: Kit, _: FederationFolder) -> None:
         (data_beside_the_courier, "courier kept out", State.PROBLEM, "folder of their own", "move"),
         (data_for_everyone, "data", State.WARNING, "every user", "chmod o-rwx"),
         (deny, "policy", State.WARNING, "nothing will leave", 'consent = "auto"'),
-        (unknown_mechanism, "policy", State.PROBLEM, "klass_counts", "policy.mechanisms"),
+        (unknown_mechanism, "policy", State.PROBLEM, "klass_counts", "[policy]"),
+        (unknown_backbone, "policy", State.PROBLEM, "policy.backbones: unknown smal", "[policy]"),
         (infinite_budget, "budget", State.WARNING, "no privacy", "finite"),
         (large_delta, "budget", State.WARNING, "0.01", "1e-6"),
         (ledger_elsewhere, "ledger", State.PROBLEM, "cannot be created", "/nowhere"),
@@ -346,6 +351,12 @@ def test_every_mistake_is_found_and_its_cure_named(
     assert finding.state is state, finding
     assert says in finding.says
     assert fix in finding.fix
+
+
+def test_the_backbones_that_are_allowed_are_told(kit: Kit) -> None:
+    assert "through no backbones" in found(kit, "policy").says
+    edit(kit.silo_toml, "[policy]", f'[policy]\nbackbones = ["{"0" * 64}"]')
+    assert f"through backbones {'0' * 64}" in found(kit, "policy").says
 
 
 def test_nothing_of_the_records_is_shown(kit: Kit) -> None:

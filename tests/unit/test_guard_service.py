@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -34,6 +34,7 @@ from support.guards import (
 )
 
 from silosynth.client.config import CourierConfig, load_courier, load_silo
+from silosynth.client.guard.mechanism import Bench
 from silosynth.client.guard.service import GuardServer
 from silosynth.common.config import parse
 from silosynth.common.datasets import save_npz
@@ -204,10 +205,10 @@ def test_more_answers_than_there_is_room_for_are_refused(folder: Path) -> None:
 def test_stopping_the_server_ends_a_computation(folder: Path) -> None:
     begun = threading.Event()
 
-    def endless(query: Any, records: Any, entropy: Any, report: Callable[[float], None]) -> Any:
+    def endless(query: Any, records: Any, bench: Bench) -> Any:
         begun.set()
         while True:
-            report(0.5)
+            bench.report(0.5)
 
     with served(folder, mechanisms={"class_counts": endless}) as (server, stub), ThreadPoolExecutor(1) as pool:
         asked = pool.submit(ask, stub, counts_bytes(5.0))

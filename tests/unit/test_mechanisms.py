@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.entropies import ScriptedEntropy, SeededEntropy
+from support.guards import bench
 
 from silosynth.client.guard.entropy import Entropy, SystemEntropy
 from silosynth.client.mechanisms import MECHANISMS, exact_sums
@@ -38,7 +39,7 @@ def images(count: int, schema: Schema = IMAGES, seed: int = 0) -> Records:
 
 
 def run(query: Query, records: Records, entropy: Entropy = NO_RANDOMNESS) -> np.ndarray:
-    return MECHANISMS[query.mechanism](query, records, entropy, lambda _: None)
+    return MECHANISMS[query.mechanism](query, records, bench(entropy))
 
 
 def blocks(query: Query, values: np.ndarray) -> dict[str, np.ndarray]:
@@ -155,7 +156,7 @@ def test_progress_tells_nothing_about_the_number_of_records(query: Query, monkey
     monkeypatch.setattr(exact_sums, "_LARGEST_BATCH", 10)
     for count in (0, 1, 9, 25, 1000):
         steps: list[float] = []
-        MECHANISMS[query.mechanism](query, images(count), SeededEntropy(), steps.append)
+        MECHANISMS[query.mechanism](query, images(count), bench(SeededEntropy(), steps.append))
         assert steps == [step / 20 for step in range(1, 21)]
 
 

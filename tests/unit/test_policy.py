@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 import pytest
+from support.artifacts import naming
 from support.guards import DELTA, SCHEMA, counts_query
 
 from silosynth.client.config import BudgetSection, PolicySection
 from silosynth.client.guard.policy import check_budget, check_names, check_policy
-from silosynth.common import accounting
+from silosynth.common import accounting, shipped
 from silosynth.common.errors import BudgetExhausted, ConfigError, PolicyDenied
 from silosynth.common.events import SampledGaussian
 from silosynth.common.queries import SufficientStatistics
@@ -52,6 +54,27 @@ def test_epsilon_of_one_query_is_limited() -> None:
     check_policy(counts_query(10.0), policy, DELTA)
     with pytest.raises(PolicyDenied, match=r"epsilon = 0\.9\d+.*0\.5"):
         check_policy(counts_query(4.0), policy, DELTA)
+
+
+def test_backbones_are_allowed_by_name_or_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "WEIGHTS", tmp_path)
+    (tmp_path / "small.safetensors").write_bytes(b"weights")
+    backbone = shipped.shipped_backbones()["small"]
+    naming(monkeypatch, (backbone,), (backbone,))
+    with pytest.raises(PolicyDenied, match=rf'backbone {backbone}: .* \[\.\.\., "small"\] under \[policy\]'):
+        check_policy(counts_query(5.0), ALLOWED, DELTA)
+    for name in ("small", backbone):
+        check_policy(counts_query(5.0), ALLOWED.model_copy(update={"backbones": (name,)}), DELTA)
+    with pytest.raises(PolicyDenied, match=backbone):
+        check_policy(counts_query(5.0), ALLOWED.model_copy(update={"backbones": ("0" * 64,)}), DELTA)
+
+
+def test_misspelt_backbone_is_a_config_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "WEIGHTS", tmp_path)
+    with pytest.raises(ConfigError, match=r"policy\.backbones: unknown small; shipped are none"):
+        check_names(PolicySection(backbones=("small", "0" * 64)), ())
+    (tmp_path / "small.safetensors").touch()
+    check_names(PolicySection(backbones=("small", "0" * 64)), ())
 
 
 def test_misspelt_mechanism_is_a_config_error() -> None:

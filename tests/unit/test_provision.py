@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from silosynth.client.config import load_courier, load_silo
+from silosynth.common import shipped
 from silosynth.common.errors import ConfigError
 from silosynth.deploy.addresses import all_interfaces, split
 from silosynth.deploy.kit_texts import Answers
@@ -109,6 +110,16 @@ def test_every_commented_line_of_the_template_is_valid_when_uncommented(federati
     config = load_silo(toml)
     assert config.policy.max_epsilon_per_query == 2.0
     assert "class_counts" in config.policy.mechanisms
+
+
+def test_a_kit_allows_the_backbones_that_are_shipped(
+    federation: FederationFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipped, "WEIGHTS", tmp_path)
+    for name in ("colour", "grey"):
+        (tmp_path / f"{name}.safetensors").touch()
+    answers = Answers({"source": "digits"}, {"epsilon": 3.0, "delta": 1e-6})
+    assert load_silo(federation.add_silo("mayo", answers=answers).silo_toml).policy.backbones == ("colour", "grey")
 
 
 def test_answers_take_the_place_of_the_examples(federation: FederationFolder) -> None:

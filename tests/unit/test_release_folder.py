@@ -4,69 +4,48 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from PIL import Image
 from safetensors.numpy import load_file
+from support.published import GREY, Ledger, Server, product, question, run_config
 
 from silosynth.common.accounting import epsilon
 from silosynth.common.errors import ConfigError, VerificationFailed
-from silosynth.common.events import SampledGaussian
-from silosynth.common.releases import Receipt
+from silosynth.common.publication.manifest import Manifest, receipt_wire
+from silosynth.common.publication.signature import Signature
+from silosynth.common.publication.verification import verify_cost, verify_release
 from silosynth.common.schema import Schema
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import evaluate
 from silosynth.server.recipes.base import Product
 from silosynth.server.releases import folder as folder_module
-from silosynth.server.releases import verify_release, write_release
 from silosynth.server.releases.contact_sheet import contact_sheet
+from silosynth.server.releases.publisher import Outcome, load_key
 
-GREY, COLOUR, TABLE = Schema((8, 8, 1), 3), Schema((6, 5, 3), 3), Schema((4,), 3)
+COLOUR, TABLE = Schema((6, 5, 3), 3), Schema((4,), 3)
 DELTA = 1e-5
-RUN = {"name": "night shift", "config_digest": "ab" * 32}
 
 
-def product(schema: Schema, per_class: int = 4, **others: Any) -> Product:
-    generator = np.random.default_rng(0)
-    values = generator.uniform(-1, 1, (per_class, schema.classes, schema.dimension))
-    return Product.of(values, schema, **others)
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    return Server(tmp_path / "server")
 
 
-def receipt(silo: str, sequence: int = 1, z: float = 2.0) -> Receipt:
-    key = Ed25519PrivateKey.generate()
-    fields: dict[str, Any] = {
-        "silo": silo,
-        "dataset": "ward",
-        "query_digest": b"q" * 32,
-        "event": SampledGaussian(z, 0.5, 3),
-        "payload_digest": b"p" * 32,
-        "sequence": sequence,
-        "previous_hash": b"0" * 32,
-        "entry_hash": hashlib.sha256(f"{silo}{sequence}".encode()).digest(),
-        "created": "2026-01-01T00:00:00+00:00",
-        "public_key": key.public_key().public_bytes_raw(),
-    }
-    return Receipt(**fields, signature=key.sign(Receipt(**fields).signed_bytes()))
+def release(server: Server, schema: Schema = GREY, made: Product | None = None, **others: Any) -> Path:
+    names = others.pop("class_names", ())
+    records = {"shape": schema.shape, "classes": schema.classes, "class_names": names}
+    return server.publish(made, run_config(schema, records=records), **others)[0]
 
 
-def release(path: Path, schema: Schema = GREY, made: Product | None = None, **changes: Any) -> Path:
-    settings: dict[str, Any] = {"class_names": (), "evaluation": None, "receipts": [receipt("a")], "delta": DELTA}
-    return write_release(path, made or product(schema), schema, run=RUN, **{**settings, **changes})
-
-
-def manifest_of(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((path / "manifest.json").read_text())
-    return document
-
-
-def test_arrays_load_without_pickle(tmp_path: Path) -> None:
+def test_arrays_load_without_pickle(server: Server) -> None:
     soft = np.full((12, 3), 1 / 3, dtype=np.float32)
-    made = product(GREY, soft_labels=soft)
-    with np.load(release(tmp_path / "r", made=made) / "data/train.npz", allow_pickle=False) as data:
+    made = product(soft_labels=soft)
+    with np.load(release(server, made=made) / "data/train.npz", allow_pickle=False) as data:
         assert (data["images"].dtype, data["images"].shape) == (np.uint8, (12, 8, 8, 1))
         assert data["labels"].dtype == np.int64
         np.testing.assert_allclose(data["images"] / 127.5 - 1, made.features, atol=0.5 / 127.5 + 1e-6)
@@ -74,8 +53,8 @@ def test_arrays_load_without_pickle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("schema", "mode"), [(GREY, "L"), (COLOUR, "RGB")])
-def test_pictures_lie_as_image_folders_expect_them(tmp_path: Path, schema: Schema, mode: str) -> None:
-    path = release(tmp_path / "r", schema)
+def test_pictures_lie_as_image_folders_expect_them(server: Server, schema: Schema, mode: str) -> None:
+    path = release(server, schema)
     with np.load(path / "data/train.npz", allow_pickle=False) as data:
         images, labels = data["images"], data["labels"]
     folders = sorted((path / "data/train").iterdir())
@@ -88,68 +67,79 @@ def test_pictures_lie_as_image_folders_expect_them(tmp_path: Path, schema: Schem
                 np.testing.assert_array_equal(np.asarray(opened).reshape(schema.shape), expected)
 
 
-def test_folders_sort_in_the_order_of_labels(tmp_path: Path) -> None:
+def test_folders_sort_in_the_order_of_labels(server: Server) -> None:
     schema = Schema((2, 2, 1), 12)
     names = ["zebra", "Ankle boot / left", "../up", "", "4", *"ghijklm"]
-    path = release(tmp_path / "r", schema, class_names=names)
+    path = release(server, schema, class_names=names)
     folders = sorted(folder.name for folder in (path / "data/train").iterdir())
     assert folders[:5] == ["00-zebra", "01-ankle-boot-left", "02-up", "03", "04"]
     assert len(folders) == 12
-    unnamed = release(tmp_path / "s", schema)
+    unnamed = release(server, schema)
     assert sorted(folder.name for folder in (unnamed / "data/train").iterdir()) == [f"{n:02}" for n in range(12)]
 
 
-def test_tables_come_as_arrays_only(tmp_path: Path) -> None:
-    path = release(tmp_path / "r", TABLE)
-    assert sorted(file.name for file in path.rglob("*") if file.is_file()) == ["manifest.json", "train.npz"]
+def test_tables_come_as_arrays_only(server: Server) -> None:
+    path = release(server, TABLE)
+    files = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+    documents = {"README.md", "croissant.json", "privacy-card.yaml", "manifest.json", "manifest.json.sig"}
+    assert files == {"data/train.npz"} | documents
     with np.load(path / "data/train.npz", allow_pickle=False) as data:
         assert data["features"].dtype == np.float32
 
 
-def test_models_and_evaluation_come_along(tmp_path: Path) -> None:
+def test_models_and_evaluation_come_along(server: Server) -> None:
     made = product(TABLE, models={"ridge": {"weights": np.arange(12.0).reshape(3, 4).T}})
     score = evaluate(made, made.records(TABLE), EvaluationSettings(steps=2, seeds=1, device="cpu"))
-    path = release(tmp_path / "r", TABLE, made, evaluation=score)
+    path = release(server, TABLE, made, evaluation=score)
     np.testing.assert_array_equal(load_file(path / "models/ridge.safetensors")["weights"][:, 0], [0, 1, 2, 3])
     assert json.loads((path / "evaluation.json").read_text())["accuracy"] == score.accuracy
 
 
-def test_the_manifest_states_what_the_receipts_prove(tmp_path: Path) -> None:
-    receipts = [receipt("a"), receipt("b"), receipt("b", 2, z=1.0)]
-    repeated = receipts[0]  # the same answer again was not charged again
-    manifest = manifest_of(release(tmp_path / "r", receipts=[*receipts, repeated], class_names=("x", "y", "z")))
-    spent = manifest["privacy"]["epsilon_by_silo"]
-    assert spent["a"] == pytest.approx(epsilon([receipts[0].event], DELTA))
-    assert spent["b"] == pytest.approx(epsilon([receipts[1].event, receipts[2].event], DELTA))
-    assert manifest["privacy"]["epsilon_worst"] == spent["b"] > spent["a"]
-    assert manifest["run"] == RUN
-    assert manifest["classes"] == ["x", "y", "z"]
-    assert len(manifest["receipts"]) == 3
-    described = manifest["receipts"][0]
-    assert described["event"] == {"noise_multiplier": 2.0, "sampling_probability": 0.5, "count": 3}
-    assert (described["silo"], described["dataset"], described["sequence"]) == ("a", "ward", 1)
-    assert bytes.fromhex(described["signature"]) == receipts[0].signature
+def test_the_manifest_states_what_the_receipts_prove(server: Server) -> None:
+    first, second = question(), question(noise_multiplier=1.0)
+    path, _ = server.publish(ledgers=(Ledger("a"), Ledger("b")), queries=(first, second, first))
+    manifest = verify_release(path)
+    spent = manifest.privacy.epsilon_by_silo
+    receipts = [receipt for receipt in manifest.restored_receipts() if receipt.silo == "b"]
+    assert spent["a"] == spent["b"] == pytest.approx(epsilon([receipt.event for receipt in receipts], DELTA))
+    assert manifest.privacy.epsilon_worst == spent["b"]
+    assert (manifest.run.name, str(manifest.release)) == ("night shift", "night-shift/1")
+    assert manifest.restored_queries() == [first, second]
+    assert [head.silo for head in manifest.restored_heads()] == ["a", "b"]
+    assert manifest.receipts[0]["event"]["sampled_gaussian"]["noise_multiplier"] == 2.0
 
 
-def test_the_manifest_lists_every_file(tmp_path: Path) -> None:
-    path = release(tmp_path / "r")
-    files = manifest_of(path)["files"]
+def test_a_repeated_answer_is_counted_once(server: Server) -> None:
+    ledger, query = Ledger("a"), question()
+    receipt = ledger.answer(query)
+    server.witness.note(ledger.head())
+    outcome = Outcome(run_config(), product(), "Nothing.", None, [query, query], [receipt, receipt])
+    server.publisher.publish(server.folder / "repeated", outcome)
+    manifest = verify_release(server.folder / "repeated")
+    assert len(manifest.receipts) == len(manifest.queries) == 1
+    assert manifest.privacy.epsilon_worst == pytest.approx(epsilon([query.event()], DELTA))
+
+
+def test_the_manifest_lists_every_file(server: Server) -> None:
+    path = release(server)
+    files = verify_release(path).files
     assert list(files) == sorted(files)
     for name, facts in files.items():
         content = (path / name).read_bytes()
-        assert facts == {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-    assert {"contact-sheet.png", "data/train.npz", "data/train/0/000001.png"} <= set(files)
+        assert (facts.sha256, facts.bytes) == (hashlib.sha256(content).hexdigest(), len(content))
+    assert {"README.md", "contact-sheet.png", "data/train.npz", "data/train/0/000001.png"} <= set(files)
 
 
-def test_no_noise_is_no_finite_epsilon(tmp_path: Path) -> None:
-    path = release(tmp_path / "r", receipts=[receipt("a", z=0.0)])
-    assert manifest_of(path)["privacy"]["epsilon_worst"] is None
-    verify_release(path)
+def test_no_noise_is_no_finite_epsilon(server: Server) -> None:
+    path = release(server, queries=(question(noise_multiplier=0.0),))
+    assert verify_release(path).privacy.epsilon_worst is None
 
 
-def test_a_sound_release_verifies(tmp_path: Path) -> None:
-    path = release(tmp_path / "r", receipts=[receipt("a"), receipt("b")])
-    assert verify_release(path) == manifest_of(path)
+def test_the_publisher_can_be_insisted_on(server: Server, tmp_path: Path) -> None:
+    path = release(server)
+    verify_release(path, server.publisher_key)
+    with pytest.raises(VerificationFailed, match="not by the publisher"):
+        verify_release(path, Server(tmp_path / "other").publisher_key)
 
 
 def alter_picture(path: Path) -> None:
@@ -172,34 +162,18 @@ def remove_manifest(path: Path) -> None:
     (path / "manifest.json").unlink()
 
 
-def break_manifest(path: Path) -> None:
-    (path / "manifest.json").write_text('["not", "a", "manifest"]')
+def remove_signature(path: Path) -> None:
+    (path / "manifest.json.sig").unlink()
 
 
-def rewritten(path: Path, **sections: Any) -> None:
-    (path / "manifest.json").write_text(json.dumps({**manifest_of(path), **sections}))
+def respell_signature(path: Path) -> None:
+    """The same signature in capitals."""
+    document = json.loads((path / "manifest.json.sig").read_text())
+    (path / "manifest.json.sig").write_text(json.dumps({k: v.upper() for k, v in document.items()}, indent=2) + "\n")
 
 
-def understate_epsilon(path: Path) -> None:
-    privacy = manifest_of(path)["privacy"]
-    rewritten(path, privacy={**privacy, "epsilon_by_silo": {"a": 0.01}})
-
-
-def hide_epsilon(path: Path) -> None:
-    privacy = manifest_of(path)["privacy"]
-    rewritten(path, privacy={**privacy, "epsilon_by_silo": {"a": None}})
-
-
-def milden_receipt(path: Path) -> None:
-    (only,) = manifest_of(path)["receipts"]
-    event = {**only["event"], "noise_multiplier": 20.0}
-    privacy = {**manifest_of(path)["privacy"], "epsilon_by_silo": {"a": epsilon([SampledGaussian(**event)], DELTA)}}
-    rewritten(path, receipts=[{**only, "event": event}], privacy=privacy)
-
-
-def impossible_event(path: Path) -> None:
-    (only,) = manifest_of(path)["receipts"]
-    rewritten(path, receipts=[{**only, "event": {**only["event"], "sampling_probability": 2.0}}])
+def respace_manifest(path: Path) -> None:
+    (path / "manifest.json").write_bytes((path / "manifest.json").read_bytes() + b" ")
 
 
 @pytest.mark.parametrize(
@@ -209,46 +183,100 @@ def impossible_event(path: Path) -> None:
         (remove_arrays, r"data/train\.npz is missing"),
         (add_file, r"data/extra\.txt is not listed"),
         (add_link, "link is a symbolic link"),
-        (remove_manifest, "missing or not JSON"),
-        (break_manifest, "not a manifest"),
-        (understate_epsilon, "not that of its receipts"),
-        (hide_epsilon, "not that of its receipts"),
-        (milden_receipt, "'a' is not signed"),
-        (impossible_event, "impossible event"),
+        (remove_manifest, "manifest.json is missing"),
+        (remove_signature, "manifest.json.sig is missing"),
+        (respell_signature, "manifest.json.sig was changed"),
+        (respace_manifest, "manifest.json was changed"),
     ],
 )
-def test_tampering_is_named(tmp_path: Path, tamper: Any, complaint: str) -> None:
-    path = release(tmp_path / "r")
+def test_tampering_is_named(server: Server, tamper: Any, complaint: str) -> None:
+    path = release(server)
     tamper(path)
     with pytest.raises(VerificationFailed, match=complaint):
         verify_release(path)
 
 
-def test_a_release_is_never_overwritten(tmp_path: Path) -> None:
-    path = release(tmp_path / "r")
-    before = manifest_of(path)
+class TestADishonestPublisher:
+    """Signs whatever it likes; what the silos signed stands against it."""
+
+    @pytest.fixture
+    def manifest(self, server: Server) -> Manifest:
+        return verify_release(release(server))
+
+    def test_understates_epsilon(self, manifest: Manifest) -> None:
+        privacy = manifest.privacy.model_copy(update={"epsilon_by_silo": {"a": 0.01}, "epsilon_worst": 0.01})
+        self.refused(manifest, "not that of its receipts", privacy=privacy)
+
+    def test_understates_the_worst_case_alone(self, manifest: Manifest) -> None:
+        privacy = manifest.privacy.model_copy(update={"epsilon_worst": 0.01})
+        self.refused(manifest, "not that of its receipts", privacy=privacy)
+
+    def test_changes_an_event(self, manifest: Manifest) -> None:
+        (receipt,) = manifest.restored_receipts()
+        event = replace(receipt.event, noise_multiplier=20.0)
+        self.refused(manifest, "'a' is not signed", receipts=(receipt_wire(replace(receipt, event=event)),))
+
+    def test_lists_another_query(self, manifest: Manifest, server: Server) -> None:
+        other = verify_release(release(server, queries=(question(mixtures=7),)))
+        self.refused(manifest, "not listed", queries=other.queries)
+
+    def test_hides_the_head(self, manifest: Manifest) -> None:
+        self.refused(manifest, "no head of the ledger of 'a'", heads=())
+
+    def test_shows_another_ledgers_head(self, manifest: Manifest, server: Server) -> None:
+        other = verify_release(release(server))
+        self.refused(manifest, "no head of the ledger of 'a'", heads=other.heads)
+
+    def test_writes_nonsense(self, manifest: Manifest) -> None:
+        receipt = {**manifest.receipts[0], "event": {"sampled_gaussian": {"noise_multiplier": 1.0}}}
+        self.refused(manifest, "makes no sense", receipts=(receipt,))
+
+    @staticmethod
+    def refused(manifest: Manifest, complaint: str, **changes: Any) -> None:
+        verify_cost(manifest)
+        with pytest.raises(VerificationFailed, match=complaint):
+            verify_cost(manifest.model_copy(update=changes))
+
+
+@pytest.mark.parametrize("name", ["../up", "/etc/passwd", "a/../../b", "a\\b", ".hidden", "", "a//b", "manifest.json"])
+def test_a_manifest_cannot_name_files_outside(server: Server, name: str) -> None:
+    path = release(server)
+    document = json.loads((path / "manifest.json").read_text())
+    document["files"][name] = next(iter(document["files"].values()))
+    content = json.dumps(document).encode()
+    (path / "manifest.json").write_bytes(content)
+    (path / "manifest.json.sig").write_bytes(Signature.of(content, load_key(server.folder)).to_bytes())
+    with pytest.raises(VerificationFailed, match="not a manifest"):
+        verify_release(path)
+
+
+def test_a_release_is_never_overwritten(server: Server) -> None:
+    path = release(server)
+    server._count -= 1
     with pytest.raises(ConfigError, match="never overwritten"):
-        release(path)
-    assert manifest_of(path) == before
+        release(server)
+    verify_release(path)
 
 
-def test_a_failure_leaves_no_release_and_the_next_try_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_leaves_no_release_and_the_next_try_succeeds(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def full_disk(*arguments: object) -> None:
         raise OSError("no space left on device")
 
     with monkeypatch.context() as broken:
         broken.setattr(folder_module, "write_manifest", full_disk)
         with pytest.raises(OSError, match="no space left"):
-            release(tmp_path / "r")
-    assert not (tmp_path / "r").exists()
-    verify_release(release(tmp_path / "r"))
-    assert [left.name for left in tmp_path.iterdir()] == ["r"]
+            release(server)
+    assert server.store.entries() == []
+    server._count -= 1
+    verify_release(release(server))
+    assert not list(server.folder.glob(".*unfinished"))
+    assert [str(entry.release) for entry in server.store.entries()] == ["night-shift/2"]
 
 
-def test_too_few_class_names_are_refused(tmp_path: Path) -> None:
+def test_too_few_class_names_are_refused(server: Server) -> None:
     with pytest.raises(ConfigError, match="2 class names are given for 3 classes"):
-        release(tmp_path / "r", class_names=("x", "y"))
-    assert not (tmp_path / "r").exists()
+        release(server, class_names=("x", "y"))
+    assert server.store.entries() == []
 
 
 class TestContactSheet:

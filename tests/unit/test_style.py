@@ -19,6 +19,7 @@ def package_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tree / "silosynth").mkdir()
     for room in ROOMS:
         (tree / "silosynth" / room).symlink_to(REPOSITORY / room)
+    (tree / "silosynth" / "__init__.py").symlink_to(REPOSITORY / "client/api/__init__.py")
     return tree
 
 

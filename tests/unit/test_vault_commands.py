@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 import tomli_w
 from click.testing import Result
+from support.artifacts import ARTIFACT, CONTENT, naming
 from support.guards import DELTA, SCHEMA, counts_bytes, ignore_progress, open_ledger, silo_tables, toy_guard
 from typer.testing import CliRunner
 
 from silosynth.client.config import load_silo
 from silosynth.client.guard.head_file import head_path
-from silosynth.common import accounting
+from silosynth.common import accounting, shipped
 from silosynth.common.errors import ConfigError, ConsentPending, LedgerError, LedgerRolledBack, SilosynthError
 from silosynth.common.events import SampledGaussian
 from silosynth.common.queries import Mixtures, digest, encode
@@ -68,6 +69,16 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
+
+
+def test_a_request_says_through_which_backbone(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipped, "WEIGHTS", tmp_path)
+    (tmp_path / "small.safetensors").write_bytes(CONTENT)
+    naming(monkeypatch, (ARTIFACT,), (ARTIFACT,))
+    site.write(backbones=["small"])
+    site.wait()
+    assert site.json("requests")[0]["backbones"] == ["small"]
+    assert "of default through the backbone small: noise multiplier 8;" in site.run("requests").output
 
 
 def test_approving_a_request(site: Site) -> None:

@@ -1,0 +1,1 @@
+"""Releases on the receiving side: asked for, pulled, verified, kept, loaded."""

@@ -1,0 +1,41 @@
+"""What a release cost each silo: computed from receipts, never typed by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from silosynth.common.accounting import epsilon
+from silosynth.common.publication.manifest import Privacy
+from silosynth.common.releases import Receipt
+
+UNIT = "one record, added or removed, per silo"
+
+
+def privacy_of(receipts: Sequence[Receipt], delta: float) -> Privacy:
+    silos = sorted({receipt.silo for receipt in receipts})
+    spent = {silo: epsilon([r.event for r in receipts if r.silo == silo], delta) for silo in silos}
+    return Privacy(
+        unit=UNIT,
+        delta=delta,
+        epsilon_by_silo={silo: _finite_or_none(value) for silo, value in spent.items()},
+        epsilon_worst=_finite_or_none(max(spent.values(), default=0.0)),
+    )
+
+
+def agree(stated: Privacy, proven: Privacy) -> bool:
+    """Up to what another version of the accountant may differ by."""
+    pairs = [(stated.epsilon_by_silo.get(silo, 0.0), value) for silo, value in proven.epsilon_by_silo.items()]
+    return stated.epsilon_by_silo.keys() == proven.epsilon_by_silo.keys() and all(
+        _close(*pair) for pair in [*pairs, (stated.epsilon_worst, proven.epsilon_worst)]
+    )
+
+
+def _close(stated: float | None, proven: float | None) -> bool:
+    if stated is None or proven is None:
+        return stated is proven
+    return math.isclose(stated, proven, rel_tol=1e-3, abs_tol=1e-6)
+
+
+def _finite_or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,78 @@
+"""Everything the documents of a release are written from: one noun, so that none of them can tell another story."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from silosynth.common.heads import Head
+from silosynth.common.publication.accounting import privacy_of
+from silosynth.common.publication.manifest import Naming, Privacy, RunFacts
+from silosynth.common.queries import Query, digest
+from silosynth.common.releases import Receipt
+from silosynth.common.schema import Schema
+from silosynth.server.config import PublicationSettings
+from silosynth.server.evaluation import Evaluation
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the silos signed, and for which questions."""
+
+    delta: float
+    queries: Sequence[Query]
+    receipts: Sequence[Receipt]
+    heads: Sequence[Head]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One line of the table of accuracies."""
+
+    release: str
+    epsilon: float | None
+    delta: float
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class ReleaseFacts:
+    naming: Naming
+    run: RunFacts
+    words: PublicationSettings
+    post_processing: str
+    schema: Schema
+    classes: tuple[str, ...]
+    records: int
+    models: tuple[str, ...]
+    proof: Proof
+    evaluation: Evaluation | None
+    earlier: tuple[Score, ...] = ()
+
+    @cached_property
+    def receipts(self) -> list[Receipt]:
+        """A repeated answer was charged once."""
+        return list({(receipt.silo, receipt.entry_hash): receipt for receipt in self.proof.receipts}.values())
+
+    @cached_property
+    def queries(self) -> list[Query]:
+        return list({digest(query): query for query in self.proof.queries}.values())
+
+    @cached_property
+    def privacy(self) -> Privacy:
+        return privacy_of(self.receipts, self.proof.delta)
+
+    @property
+    def silos(self) -> list[str]:
+        return sorted(self.privacy.epsilon_by_silo)
+
+    @property
+    def day(self) -> str:
+        return self.naming.created[:10]
+
+
+def in_words(epsilon: float | None) -> str:
+    """Rounded up: a privacy loss must not be told smaller than it is."""
+    return "infinite (no noise)" if epsilon is None else f"{math.ceil(epsilon * 1000) / 1000:g}"

@@ -1,0 +1,105 @@
+"""The publisher: names, writes, signs and stores the release of a run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InternalError, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+from silosynth.common.errors import ConfigError
+from silosynth.common.heads import Head
+from silosynth.common.publication.manifest import RunFacts
+from silosynth.common.publication.names import plain_name
+from silosynth.common.queries import Query
+from silosynth.common.releases import Receipt
+from silosynth.server.config import RunConfig
+from silosynth.server.evaluation import Evaluation
+from silosynth.server.recipes.base import Product
+from silosynth.server.releases.entries import Entry
+from silosynth.server.releases.facts import Proof, ReleaseFacts
+from silosynth.server.releases.folder import class_names, write_release
+from silosynth.server.releases.store import Store
+from silosynth.server.witness import Witness
+
+KEY_FILE, STORE_FOLDER = "publisher.key", "store"
+
+
+def create_key(folder: Path) -> str:
+    """Make the key that signs a server's releases; returns its public half, in hexadecimal."""
+    key = Ed25519PrivateKey.generate()
+    descriptor = os.open(folder / KEY_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return public_half(key)
+
+
+def load_key(folder: Path) -> Ed25519PrivateKey:
+    path = folder / KEY_FILE
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm, InternalError) as error:
+        raise ConfigError(f"{path}: the key that signs releases cannot be read: restore it from a backup") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ConfigError(f"{path}: not an Ed25519 key: restore it from a backup")
+    return key
+
+
+def public_half(key: Ed25519PrivateKey) -> str:
+    return key.public_key().public_bytes_raw().hex()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run ended with."""
+
+    config: RunConfig
+    product: Product
+    post_processing: str
+    evaluation: Evaluation | None
+    queries: Sequence[Query]
+    receipts: Sequence[Receipt]
+
+
+class Publisher:
+    """Of one server folder: its key, its store, and the ledger heads it has witnessed."""
+
+    def __init__(self, folder: Path, witness: Witness) -> None:
+        self.store = Store(folder / STORE_FOLDER)
+        self._key, self._witness = load_key(folder), witness
+
+    def publish(self, path: Path, outcome: Outcome) -> Entry:
+        """Write the release folder at `path` and take it into the store as the next version of the run's name."""
+        facts = self._facts(outcome)
+        write_release(path, outcome.product, facts, self._key)
+        return self.store.add(path, public_half(self._key))
+
+    def _facts(self, outcome: Outcome) -> ReleaseFacts:
+        config, schema = outcome.config, outcome.config.records.schema_of_records()
+        classes = class_names(schema, config.records.class_names)  # before a version is taken: it may be refused
+        naming = self.store.reserve(plain_name(config.name))
+        earlier = [entry for entry in self.store.entries() if entry.name == naming.name]
+        proof = Proof(config.privacy.delta, outcome.queries, outcome.receipts, self._heads(outcome.receipts))
+        return ReleaseFacts(
+            naming=naming,
+            run=RunFacts(name=config.name, recipe=config.recipe, config_digest=config.digest(), seed=config.seed),
+            words=config.release,
+            post_processing=outcome.post_processing,
+            schema=schema,
+            classes=classes,
+            records=len(outcome.product.labels),
+            models=tuple(sorted(outcome.product.models)),
+            proof=proof,
+            evaluation=outcome.evaluation,
+            earlier=tuple(entry.score() for entry in earlier if self.store.withdrawn(entry.release) is None),
+        )
+
+    def _heads(self, receipts: Sequence[Receipt]) -> list[Head]:
+        """The newest head of every ledger that answered, as the silo signed it."""
+        ledgers = sorted({(receipt.silo, receipt.public_key) for receipt in receipts})
+        heads = (self._witness.recall(silo, public_key) for silo, public_key in ledgers)
+        return [head for head in heads if head is not None]
