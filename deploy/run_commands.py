@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tomli_w
 import typer
@@ -58,17 +58,22 @@ def start(
 def watch(
     number: Annotated[int, typer.Argument(help="The run's number, as `run list` shows it.", metavar="NUMBER")],
     server: ServerOption = Path("server"),
+    entries: Annotated[
+        bool, typer.Option("--entries", help="Print the journal on stdout as it grows: a JSON object a line.")
+    ] = False,
     output: FormatOption = Format.text,
 ) -> None:
-    """Follow a run until it ends: what each silo is doing, bytes, privacy spent.
+    """Follow a run until it ends: what each silo is doing, bytes, privacy spent, how far synthesis is and its loss.
 
     Ends with the run's own exit code, so a script can wait for it. Watching can be stopped and taken up at any time.
+    For scripts: with --entries every event is a line as it happens, `"kind": "working"` has share and loss, and a
+    `picture` in the run's folder shows the images as they form.
     """
     from silosynth.deploy.runs import flower_still_has, follow, outcome, run_folder
 
     home = ServerFolder(server.absolute())
     folder = run_folder(home, number)
-    view = follow(folder, console, flower_still_has(home, folder))
+    view = follow(folder, console, flower_still_has(home, folder), _print_line if entries else None)
     if output is Format.json:
         print(json.dumps(outcome(folder, view)))
     else:
@@ -91,3 +96,7 @@ def list_runs(server: ServerOption = Path("server"), output: FormatOption = Form
         if run.message:
             table.add_row("", "", "", "", run.message)
     console.print(table)
+
+
+def _print_line(entry: dict[str, Any]) -> None:
+    print(json.dumps(entry), flush=True)

@@ -82,8 +82,13 @@ def _summary(folder: Path) -> RunSummary:
     )
 
 
-def follow(folder: Path, console: Console, check: Callable[[], None]) -> RunView:
-    """Show the journal of a run until it ends; its failure is raised. `check` raises when it can no longer end."""
+def follow(
+    folder: Path, console: Console, check: Callable[[], None], hear: Callable[[dict[str, Any]], None] | None = None
+) -> RunView:
+    """Show the journal of a run until it ends; its failure is raised. `check` raises when it can no longer end.
+
+    `hear` gets every entry, those of before included.
+    """
     reader = JournalReader(folder / "journal.jsonl")
     view = RunView.of(list(load(RunConfig, folder / "run.toml").federation.silos))
     with Live(view.render(), console=console, refresh_per_second=8, transient=not console.is_terminal) as live:
@@ -91,6 +96,8 @@ def follow(folder: Path, console: Console, check: Callable[[], None]) -> RunView
             check()
             for entry in reader.new_entries():
                 view.note(entry)
+                if hear:
+                    hear(entry)
             live.update(view.render())
             time.sleep(_REFRESH_SECONDS)
     if view.failure is not None:

@@ -2,7 +2,8 @@
 
 server.toml, certificate, nodes/   as provisioned
 flower/, flwr/, secret             Flower's state, our home as its client, what its two processes share
-runs/<number>/                     run.toml, journal, release
+runs/<number>/                     run.toml, journal, images as they form, release
+work/<configuration>/              where a run that was interrupted goes on when it is started again
 publisher.key, store/, tokens/     who signs releases, all that were published, who may have them
 logs/                              of Flower's processes
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -44,10 +44,39 @@ class SiloView:
 
 
 @dataclass
+class WorkView:
+    """The server's own work, after the silos have answered or between two questions."""
+
+    entry: dict[str, Any]
+    first: dict[str, Any]
+
+    def next(self, entry: dict[str, Any]) -> WorkView:
+        """An interrupted work that goes on is timed anew."""
+        goes_on = entry["what"] == self.entry["what"] and entry["share"] >= self.entry["share"]
+        return WorkView(entry, self.first if goes_on else entry)
+
+    def seconds_left(self) -> float | None:
+        done = self.entry["share"] - self.first["share"]
+        return (self.entry["time"] - self.first["time"]) * (1 - self.entry["share"]) / done if done > 0 else None
+
+    def render(self) -> Table:
+        entry, left = self.entry, self.seconds_left()
+        facts = [f"{entry['share']:.0%}"]
+        if entry["loss"] is not None:
+            facts.append(f"loss {entry['loss']:.4g}")
+        if left:
+            facts.append(f"about {human_seconds(left)} left")
+        row = Table.grid(padding=(0, 2))
+        row.add_row(entry["what"], ProgressBar(total=1.0, completed=entry["share"], width=30), ", ".join(facts))
+        return row
+
+
+@dataclass
 class RunView:
     """What is known of a run so far."""
 
     silos: dict[str, SiloView]
+    work: WorkView | None = None
     feed: list[str] = field(default_factory=list)
     failure: dict[str, Any] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
@@ -61,6 +90,8 @@ class RunView:
         kind, silo = entry["kind"], self.silos.get(entry.get("silo", ""))
         if silo is not None:
             _note_silo(silo, entry)
+        if kind == "working":
+            self.work = self.work.next(entry) if self.work else WorkView(entry, entry)
         if kind == "failed":
             self.failure = entry
         if kind in ("evaluated", "released_dataset", "planning"):
@@ -78,7 +109,8 @@ class RunView:
             spent = f"eps {silo.spent:.2f} of {silo.total:g}" if silo.total else ""
             bar = ProgressBar(total=1.0, completed=silo.fraction, width=20)
             table.add_row(name, silo.state, bar, human_bytes(silo.bytes_sent), spent)
-        return Group(table, Text(), *(Text(f"  {line}", style="dim") for line in self.feed[-_FEED_LINES:]))
+        work: list[RenderableType] = [Text(), self.work.render()] if self.work else []
+        return Group(table, *work, Text(), *(Text(f"  {line}", style="dim") for line in self.feed[-_FEED_LINES:]))
 
 
 def _note_silo(silo: SiloView, entry: dict[str, Any]) -> None:
@@ -123,3 +155,10 @@ def in_words(entry: dict[str, Any]) -> str | None:
 
 def human_bytes(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
+
+
+def human_seconds(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"

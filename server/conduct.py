@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from silosynth.common.config import parse
 from silosynth.common.datasets import load_records
 from silosynth.server.assembly import Assembly
 from silosynth.server.config import RunConfig
+from silosynth.server.desk import Desk
 from silosynth.server.evaluation import Evaluation, evaluate, model_for
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
 from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Product, Task, drive
+from silosynth.server.releases.folder import class_names, has_pictures
 from silosynth.server.releases.publisher import Outcome, Publisher
 
 
-def conduct(config: RunConfig, folder: Path, exchange: Exchange, publisher: Publisher, journal: Journal) -> None:
-    """Run the recipe to its end, write the release folder and publish it."""
+def conduct(
+    config: RunConfig, folder: Path, work: Path, exchange: Exchange, publisher: Publisher, journal: Journal
+) -> None:
+    """Run the recipe to its end, write the release folder and publish it.
+
+    What the same configuration left unfinished in `work`, the folder of all runs' checkpoints, is taken up.
+    """
     recipe = recipe_named(config.recipe)
     parameters = parse(recipe.parameters, config.parameters, f"{folder / 'run.toml'}: parameters")
     schema = config.records.schema_of_records()
-    task = Task(schema, config.privacy.epsilon, config.privacy.delta, config.seed)
+    pictured = class_names(schema, config.records.class_names) if has_pictures(schema) else ()
+    desk = Desk(work / config.digest(), folder=folder, journal=journal, classes=pictured)
+    task = Task(schema, config.privacy.epsilon, config.privacy.delta, config.seed, desk)
     assembly = Assembly(exchange, config.federation, journal)
     journal.write("planning", recipe=config.recipe, epsilon=task.epsilon, delta=task.delta, config=config.digest())
     product = drive(recipe.steps(task, parameters), assembly.ask)
@@ -30,6 +40,7 @@ def conduct(config: RunConfig, folder: Path, exchange: Exchange, publisher: Publ
     outcome = Outcome(config, product, recipe.post_processing, evaluation, assembly.queries, assembly.receipts)
     entry = publisher.publish(folder / "release", outcome)
     journal.write("released_dataset", path=str(folder / "release"), name=str(entry.release), sha256=entry.sha256)
+    shutil.rmtree(work / config.digest(), ignore_errors=True)
 
 
 def _evaluate(config: RunConfig, folder: Path, product: Product, journal: Journal) -> Evaluation | None:

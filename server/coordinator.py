@@ -49,7 +49,7 @@ def _run(grid: Grid, run_id: str, folder: Path, journal: Journal) -> None:
     farewell = "the run failed"
     try:
         _gather(exchange, config, journal)
-        conduct(config, folder, exchange, publisher, journal)
+        conduct(config, folder, home / "work", exchange, publisher, journal)
         farewell = "the run is finished"
     finally:
         inviter.stop()

@@ -7,6 +7,7 @@ job was interrupted. A target's memory spans the batches of one part.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,8 +25,10 @@ from silosynth.common.synthesis.part import Part, make
 from silosynth.common.synthesis.settings import Settings, Workshop
 from silosynth.common.synthesis.target import Target
 
-Report = Callable[[float, float], None]
-"""(share of the work done, loss of the latest batch); called by one thread at a time."""
+Sketch = Callable[[], tuple[Tensor, Tensor]]
+"""Makes, when asked, the images of one part as they are now, with their labels."""
+Report = Callable[[float, float, Sketch], None]
+"""(share of the work done, loss of the latest batch, the part it is of); called by one thread at a time."""
 
 
 def synthesize(
@@ -42,7 +45,7 @@ def synthesize(
     """Images in [-1, 1], made from those of `start` (images, channels, height, width) on the CPU.
 
     Batches are consecutive images: order the labels so that they are balanced (see `balanced_labels`). With a folder
-    for checkpoints an interrupted job goes on where it was.
+    for checkpoints an interrupted job goes on where it was; other jobs may keep theirs beside it.
     """
     if len(start) != len(labels) or len(start) == 0:
         raise DataError(f"{len(start)} images to start from, {len(labels)} labels: give one label to each image")
@@ -81,10 +84,11 @@ class _Job:
         for part in self.parts:
             self.waiting.put(part)
 
-    def tell(self, part: Part, steps: int, loss: float) -> None:
+    def tell(self, part: Part, steps: int, loss: float, images: Callable[[], Tensor]) -> None:
         with self.lock:
             self.done[part.number] = steps
-            self.report(sum(self.done.values()) / (self.steps * len(self.parts)), loss)
+            share = sum(self.done.values()) / (self.steps * len(self.parts))
+            self.report(share, loss, lambda: (images(), part.labels))
 
 
 def _work(job: _Job, target: Target, settings: Settings, device: torch.device, autocast: bool) -> None:
@@ -108,16 +112,11 @@ def _parts(
     """Of nearly the same size: statistics of a small remainder would be poor."""
     count = -(-len(start) // (settings.batch * settings.batches_together))
     pieces = zip(start.tensor_split(count), labels.tensor_split(count), strict=True)
-    return [
-        Part(
-            (seed, number),
-            images,
-            classes,
-            _identity((seed, number), images, classes, settings, target),
-            None if checkpoints is None else checkpoints / f"part-{number:05d}.safetensors",
-        )
+    identified = [
+        ((seed, number), images, classes, _identity((seed, number), images, classes, settings, target))
         for number, (images, classes) in enumerate(pieces)
     ]
+    return [Part(*part, checkpoints and checkpoints / _file_name(part[-1])) for part in identified]
 
 
 def _identity(
@@ -131,3 +130,8 @@ def _identity(
         "settings": settings.model_dump(mode="json"),
         "target": target.identity,
     }
+
+
+def _file_name(identity: dict[str, JsonValue]) -> str:
+    """A run started again may have heard other silos: what belongs to another target is no hindrance."""
+    return f"part-{hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"

@@ -35,7 +35,8 @@ class Part:
         return self.seeds[1]
 
 
-Tell = Callable[[Part, int, float], None]
+Tell = Callable[[Part, int, float, Callable[[], Tensor]], None]
+"""(part, steps done, loss, its images when asked for)"""
 
 
 class _Canvas(nn.Module):
@@ -50,6 +51,10 @@ class _Canvas(nn.Module):
 
     def images(self, number: int) -> Tensor:
         return image_of(list(self.batches[number].parameters()))
+
+    def all_images(self) -> Tensor:
+        """As they would be if this were the end."""
+        return torch.cat([self.images(number).detach().clamp(-1, 1).cpu() for number in range(len(self.batches))])
 
 
 def make(
@@ -75,8 +80,8 @@ def make(
         if part.checkpoint is not None and ((step + 1) % CHECKPOINT_EVERY == 0 or step + 1 == settings.steps):
             save_checkpoint(part.checkpoint, canvas, adam, part.identity, step + 1)
         if (step + 1) % REPORT_EVERY == 0 or step + 1 == settings.steps:
-            tell(part, step + 1, loss.item())
-    return torch.cat([canvas.images(number).detach().clamp(-1, 1).cpu() for number in range(count)])
+            tell(part, step + 1, loss.item(), canvas.all_images)
+    return canvas.all_images()
 
 
 def _loss(target: Target, images: Tensor, labels: Tensor, settings: Settings, step: int, dice: Dice) -> Tensor:

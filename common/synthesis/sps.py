@@ -22,7 +22,7 @@ from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import Moments
 from silosynth.common.schema import Schema
 from silosynth.common.statistics import MomentStatistics, Statistics, encode_center
-from silosynth.common.synthesis.engine import Report, balanced_labels, synthesize
+from silosynth.common.synthesis.engine import Report, Sketch, balanced_labels, synthesize
 from silosynth.common.synthesis.paper_release import Release
 from silosynth.common.synthesis.paper_target import PaperTarget
 from silosynth.common.synthesis.sps_parameters import SpsParameters
@@ -85,8 +85,8 @@ def converse(job: Job, parameters: SpsParameters, backbone: Backbone) -> Generat
     return Synthesized(images, labels, releases)
 
 
-def _report(job: Job, stage: int, stages: int, share: float, loss: float) -> None:
-    job.report((stage + share) / stages, loss)
+def _report(job: Job, stage: int, stages: int, share: float, loss: float, sketch: Sketch) -> None:
+    job.report((stage + share) / stages, loss, sketch)
 
 
 def start(schema: Schema, count: int, seed: int) -> Tensor:

@@ -22,6 +22,7 @@ from silosynth.common.errors import QueryError
 from silosynth.common.events import Event
 from silosynth.common.queries import Plan, Query
 from silosynth.common.schema import Schema
+from silosynth.server.recipes.workplace import Workplace
 
 Array = npt.NDArray[np.float64]
 Classifier = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.int64]]
@@ -29,12 +30,16 @@ Classifier = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Task:
-    """What every recipe is told: the records' public shape, each silo's budget for this run, a public seed."""
+    """What every recipe is told: the records' public shape, each silo's budget for this run, a public seed.
+
+    Long work is done at the workplace: there a recipe reports how far it is and keeps what a restart shall not cost.
+    """
 
     schema: Schema
     epsilon: float
     delta: float
     seed: int = 0
+    workplace: Workplace = field(default_factory=Workplace)
 
 
 @dataclass(frozen=True)

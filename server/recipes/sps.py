@@ -9,29 +9,25 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
+from torch import Tensor
 
 from silosynth.common.accounting import calibrate
 from silosynth.common.backbones import load_backbone
 from silosynth.common.config import Section
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
-from silosynth.common.synthesis.engine import Report
+from silosynth.common.synthesis.engine import Report, Sketch
 from silosynth.common.synthesis.paper_release import to_models
 from silosynth.common.synthesis.sps import Answer, Job, converse
 from silosynth.common.synthesis.sps_parameters import SpsParameters
 from silosynth.server.recipes.base import Ask, Product, Steps, Summed, Task
-
-
-def _quiet(share: float, loss: float) -> None:
-    pass
+from silosynth.server.recipes.workplace import Workplace
 
 
 class Sps:
     name = "sps"
     parameters: type[Section] = SpsParameters
-
-    def __init__(self, report: Report = _quiet) -> None:
-        self._report = report
 
     def events(self, task: Task, parameters: SpsParameters, noise_multiplier: float) -> list[Event]:
         return [SampledGaussian(noise_multiplier)] * parameters.stages
@@ -40,7 +36,7 @@ class Sps:
         _check(task, parameters)
         backbone = load_backbone(parameters.backbone or _shipped(task))
         noise_multiplier = calibrate(lambda z: self.events(task, parameters, z), task.epsilon, task.delta)
-        job = Job(task.schema, noise_multiplier, task.seed, self._report)
+        job = Job(task.schema, noise_multiplier, task.seed, _report_at(task.workplace), task.workplace.checkpoints)
         conversation = converse(job, parameters, backbone)
         question = next(conversation)
         while True:
@@ -50,11 +46,18 @@ class Sps:
             except StopIteration as stop:
                 made = stop.value
                 break
-        return Product(
-            np.ascontiguousarray(made.images.permute(0, 2, 3, 1).numpy()),
-            made.labels.numpy(),
-            models=to_models(backbone, made.releases),
-        )
+        return Product(*_arrays(made.images, made.labels), models=to_models(backbone, made.releases))
+
+
+def _report_at(workplace: Workplace) -> Report:
+    def report(share: float, loss: float, sketch: Sketch) -> None:
+        workplace.report(share, loss, lambda: _arrays(*sketch()))
+
+    return report
+
+
+def _arrays(images: Tensor, labels: Tensor) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    return np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy()), labels.numpy()
 
 
 def _answer(summed: Summed) -> Answer:

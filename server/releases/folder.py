@@ -71,14 +71,14 @@ def sync(path: Path) -> None:
 def _write_data(folder: Path, product: Product, facts: ReleaseFacts) -> None:
     records = product.records(facts.schema)
     _write_arrays(folder / "data/train.npz", records, product)
-    if _has_pictures(facts.schema):
+    if has_pictures(facts.schema):
         _write_pictures(folder / "data/train", records, facts.classes)
         contact_sheet(records.features, records.labels, facts.classes).save(folder / CONTACT_SHEET)
     _write_models(folder / "models", product)
 
 
 def _write_documents(folder: Path, product: Product, facts: ReleaseFacts) -> None:
-    pictures, soft_labels = _has_pictures(facts.schema), product.soft_labels is not None
+    pictures, soft_labels = has_pictures(facts.schema), product.soft_labels is not None
     if facts.evaluation is not None:
         (folder / "evaluation.json").write_text(facts.evaluation.model_dump_json(indent=2) + "\n")
     (folder / "croissant.json").write_text(croissant(facts, measure(folder), pictures=pictures))
@@ -86,7 +86,7 @@ def _write_documents(folder: Path, product: Product, facts: ReleaseFacts) -> Non
     (folder / "privacy-card.yaml").write_text(privacy_card(facts).to_yaml())
 
 
-def _has_pictures(schema: Schema) -> bool:
+def has_pictures(schema: Schema) -> bool:
     return schema.is_image and schema.shape[2] in _PICTURE_CHANNELS
 
 

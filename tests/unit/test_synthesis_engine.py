@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from silosynth.common.errors import ConfigError, DataError
-from silosynth.common.synthesis import Report, Settings, Target, Workshop, balanced_labels, synthesize
+from silosynth.common.errors import DataError
+from silosynth.common.synthesis import Report, Settings, Sketch, Target, Workshop, balanced_labels, synthesize
 
 SMALL = Settings(steps=20, batch=6, batches_together=2, smallest_crop=0.8, levels=2)
 LABELS = balanced_labels(3, 10)
@@ -54,7 +54,7 @@ class Stumbling(Means):
 WANTED = torch.tensor([-0.5, 0.0, 0.5])
 
 
-def quiet(share: float, loss: float) -> None:
+def quiet(share: float, loss: float, sketch: Sketch) -> None:
     pass
 
 
@@ -97,9 +97,17 @@ def test_the_images_do_not_depend_on_who_else_is_made() -> None:
 
 def test_progress_grows_to_one(tmp_path: Path) -> None:
     shares: list[float] = []
-    images_of(report=lambda share, loss: shares.append(share), workshop=Workshop(devices=("cpu", "cpu")))
+    images_of(report=lambda share, *_: shares.append(share), workshop=Workshop(devices=("cpu", "cpu")))
     assert shares == sorted(shares)
     assert shares[-1] == 1
+
+
+def test_the_last_sketch_shows_the_finished_images() -> None:
+    sketches: list[tuple[Tensor, Tensor]] = []
+    images = images_of(SMALL.model_copy(update={"batch": 30}), report=lambda *told: sketches.append(told[2]()))
+    assert torch.equal(sketches[-1][0], images)
+    assert torch.equal(sketches[-1][1], LABELS)
+    assert not torch.equal(sketches[0][0], images)
 
 
 @pytest.mark.parametrize("devices", [("cpu",), ("cpu", "cpu")])
@@ -121,10 +129,12 @@ def test_a_finished_job_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [{"settings": SMALL.model_copy(update={"rate": 0.2})}, {"target": Means(-WANTED)}])
-def test_another_jobs_checkpoints_are_refused(tmp_path: Path, other: dict[str, Any]) -> None:
+def test_another_jobs_checkpoints_are_left_alone(tmp_path: Path, other: dict[str, Any]) -> None:
+    """A run started again may have heard other silos, and then has another target."""
     images_of(checkpoints=tmp_path)
-    with pytest.raises(ConfigError, match="other settings"):
-        images_of(checkpoints=tmp_path, **other)
+    kept = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    assert torch.equal(images_of(checkpoints=tmp_path, **other), images_of(**other))
+    assert {file: file.read_bytes() for file in kept} == kept
 
 
 def test_one_label_for_each_image() -> None:

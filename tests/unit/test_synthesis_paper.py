@@ -19,7 +19,7 @@ from silosynth.common.datasets import Records
 from silosynth.common.errors import DataError
 from silosynth.common.queries import ClassCounts, Moments, encode
 from silosynth.common.statistics import MomentStatistics, encode_center, flatten
-from silosynth.common.synthesis import Settings, balanced_labels, synthesize
+from silosynth.common.synthesis import Settings, Sketch, balanced_labels, synthesize
 from silosynth.common.synthesis.paper_release import Release, from_models, to_models
 from silosynth.common.synthesis.paper_stage import Stage
 from silosynth.common.synthesis.paper_target import Matching, PaperTarget
@@ -76,7 +76,7 @@ def target_of(network: Backbone, *releases: Release, **matching: Any) -> PaperTa
     return PaperTarget.of(network, releases, Matching(**matching))
 
 
-def quiet(share: float, loss: float) -> None:
+def quiet(share: float, loss: float, sketch: Sketch) -> None:
     pass
 
 
@@ -178,7 +178,7 @@ class TestStages:
             target = target_of(network, *releases, decay=0.7)
             return synthesize(target, start(TOY, 24, 0), LABELS, settings, report, checkpoints=checkpoints)
 
-        def stumble(share: float, loss: float) -> None:
+        def stumble(share: float, loss: float, sketch: Sketch) -> None:
             if share > 0.8:
                 raise KeyboardInterrupt
 
