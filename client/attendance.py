@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import grpc
@@ -35,13 +35,13 @@ class Invitation:
     exchange: str  # host:port
 
 
-def attend(config: CourierConfig, invitation: Invitation) -> str:
-    """Stay until the server says farewell; returns its reason."""
+def attend(config: CourierConfig, invitation: Invitation, announce: Callable[[], object] = lambda: None) -> str:
+    """Stay until the server says farewell; returns its reason. `announce` is called when a dataset is finished."""
     with grpc.insecure_channel(config.guard_target, options=channels.OPTIONS) as guard_channel:
         guard = GuardStub(guard_channel)
         last_contact, pause, patience = time.monotonic(), _FIRST_PAUSE, _ARRIVAL_SECONDS
         while True:
-            visit = _Visit(config, invitation, guard)
+            visit = _Visit(config, invitation, guard, announce)
             try:
                 farewell = visit.stay()
                 if farewell is not None:
@@ -62,10 +62,12 @@ def attend(config: CourierConfig, invitation: Invitation) -> str:
 class _Visit:
     """One stream to the exchange, from hello to farewell or to the cut."""
 
-    def __init__(self, config: CourierConfig, invitation: Invitation, guard: GuardStub) -> None:
+    def __init__(
+        self, config: CourierConfig, invitation: Invitation, guard: GuardStub, announce: Callable[[], object]
+    ) -> None:
         self.greeted = False  # by the guard
         self.welcomed = False  # by the exchange
-        self._config, self._invitation, self._guard = config, invitation, guard
+        self._config, self._invitation, self._guard, self._announce = config, invitation, guard, announce
         self._outbox: queue.Queue[exchange_pb2.FromSilo | None] = queue.Queue(_OUTBOX_MESSAGES)
 
     def stay(self) -> str | None:
@@ -85,7 +87,9 @@ class _Visit:
                     kind = message.WhichOneof("part")
                     if kind == "farewell":
                         return str(message.farewell.reason)
-                    if kind == "witnessed":
+                    if kind == "released":
+                        self._announce()
+                    elif kind == "witnessed":
                         self._send(stream, _head(self._guard, message.witnessed))
                     else:
                         self._relay(stream, exchange, message.ask)

@@ -30,6 +30,8 @@ def _local(address: str) -> str:
     return address
 
 
+ANNOUNCED = "announced"  # beside courier.toml: touched whenever the server tells of a finished dataset
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 LocalAddress = Annotated[str, AfterValidator(_local)]
 HostAndPort = Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[^:\s]+):[0-9]{1,5}$")]

@@ -8,7 +8,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from silosynth.client.attendance import Invitation, attend
-from silosynth.client.config import CourierConfig, load_courier
+from silosynth.client.config import ANNOUNCED, load_courier
 from silosynth.common.errors import SilosynthError
 
 app = ClientApp()
@@ -18,7 +18,9 @@ app = ClientApp()
 def invite(message: Message, context: Context) -> Message:
     """Only our own errors go back: the text of any other exception would reach the server verbatim."""
     try:
-        outcome = {"farewell": attend(_config(context), _invitation(message))}
+        toml = _toml(context)
+        announce = (toml.parent / ANNOUNCED).touch  # the puller looks at it
+        outcome = {"farewell": attend(load_courier(toml), _invitation(message), announce)}
     except SilosynthError as error:
         outcome = {"error": type(error).__name__, "message": str(error)}
     except Exception:
@@ -31,6 +33,6 @@ def _invitation(message: Message) -> Invitation:
     return Invitation(run_id=str(record["run-id"]), exchange=str(record["exchange"]))
 
 
-def _config(context: Context) -> CourierConfig:
+def _toml(context: Context) -> Path:
     """The silo names its courier.toml when it starts the SuperNode; the server cannot."""
-    return load_courier(Path(str(context.node_config["courier"])))
+    return Path(str(context.node_config["courier"]))

@@ -39,6 +39,7 @@ def conduct(
     evaluation = _evaluate(config, folder, product, journal)
     outcome = Outcome(config, product, recipe.post_processing, evaluation, assembly.queries, assembly.receipts)
     entry = publisher.publish(folder / "release", outcome)
+    exchange.announce()
     journal.write("released_dataset", path=str(folder / "release"), name=str(entry.release), sha256=entry.sha256)
     shutil.rmtree(work / config.digest(), ignore_errors=True)
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from silosynth.common.config import Section, load
 from silosynth.common.datasets import DataConfig
+from silosynth.common.datasets.table_config import TableConfig
 from silosynth.common.errors import ConfigError
 from silosynth.common.schema import Schema
 
@@ -78,6 +79,18 @@ class SchemaSettings(Section):
     shape: tuple[int, ...]
     classes: int
     class_names: tuple[str, ...] = ()
+    table: TableConfig | None = Field(
+        None, description="a table's columns, as the silos declare them: rows are released in these units and words"
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_the_table(self) -> Self:
+        if self.table is not None and self.table.record_schema != Schema(self.shape, self.classes):
+            (columns,), classes = self.table.record_schema.shape, self.table.record_schema.classes
+            raise ValueError(f"the table's columns make records of shape [{columns}] and {classes} classes")
+        if self.table is not None and self.class_names:
+            raise ValueError("class_names come from the table's label column: leave them out")
+        return self
 
     def schema_of_records(self) -> Schema:
         return Schema(self.shape, self.classes)

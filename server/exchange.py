@@ -117,10 +117,10 @@ class _Seat:
             if self.question is not None:
                 self.question.fail(error)
 
-    def dismiss(self, reason: str) -> None:
+    def tell(self, message: exchange_pb2.ToSilo) -> None:
         with self._lock:
             if self._outbox is not None:
-                self._outbox.put(_farewell_message(reason))
+                self._outbox.put(message)
 
 
 class Exchange(ExchangeServicer):
@@ -179,12 +179,19 @@ class Exchange(ExchangeServicer):
             next((q for q in questions.values() if not q.done.is_set()), _ANSWERED).done.wait(0.2)
         return {silo: question.error for silo, question in questions.items()}
 
+    def announce(self) -> None:
+        """Tell everyone present that the catalog has a new dataset."""
+        self._tell_all(exchange_pb2.ToSilo(released=exchange_pb2.Released()))
+
     def dismiss(self, reason: str) -> None:
         """Say farewell to everyone and stop serving."""
         self._closing.set()
-        for seat in self._seats.values():
-            seat.dismiss(reason)
+        self._tell_all(_farewell_message(reason))
         self._server.stop(grace=5.0).wait()
+
+    def _tell_all(self, message: exchange_pb2.ToSilo) -> None:
+        for seat in self._seats.values():
+            seat.tell(message)
 
     def _give_up_on_absent(self, questions: dict[str, _Question], grace: float, ends: float) -> None:
         now = time.monotonic()

@@ -11,14 +11,15 @@ import sys
 import time
 from pathlib import Path
 
-from silosynth.client.config import load_courier
+from silosynth.client.config import ANNOUNCED, load_courier
 from silosynth.client.releases.access import Access
 from silosynth.client.releases.catalog import Catalog
 from silosynth.client.releases.shelf import Shelf
 from silosynth.common.errors import SilosynthError
 from silosynth.common.publication.names import ReleaseName
 
-_POLL_SECONDS, _LONGEST_PAUSE = 5.0, 300.0
+_ASK_SECONDS, _LONGEST_PAUSE = 60.0, 600.0  # without news from the courier
+_FIRST_PAUSE, _LOOK_SECONDS = 5.0, 0.5
 
 
 def pull_new(catalog: Catalog, shelf: Shelf) -> list[ReleaseName]:
@@ -35,18 +36,32 @@ def pull_new(catalog: Catalog, shelf: Shelf) -> list[ReleaseName]:
     return pulled
 
 
-def keep_pulling(catalog: Catalog, shelf: Shelf) -> None:
-    """For ever. Whatever goes wrong is said and tried again, ever more rarely: nothing else depends on it."""
-    pause = _POLL_SECONDS
+def keep_pulling(catalog: Catalog, shelf: Shelf, announced: Path) -> None:
+    """For ever: at the start, whenever the courier was told of something new, and now and then.
+
+    Whatever goes wrong is said and tried again, ever more rarely: nothing else depends on it.
+    """
+    trouble = _FIRST_PAUSE
     while True:
+        seen = _version(announced)
         try:
             for release in pull_new(catalog, shelf):
                 print(f"pulled and verified {release}: {shelf.place(release)}", flush=True)
-            pause = _POLL_SECONDS
+            pause, trouble = _ASK_SECONDS, _FIRST_PAUSE
         except (SilosynthError, OSError) as error:
-            print(f"{type(error).__name__}: {error}; trying again in {pause:g} s", flush=True)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-        time.sleep(pause)
+            print(f"{type(error).__name__}: {error}; trying again in {trouble:g} s", flush=True)
+            pause, trouble = trouble, min(2 * trouble, _LONGEST_PAUSE)
+        _wait_for_news(announced, seen, pause)
+
+
+def _wait_for_news(announced: Path, seen: int, seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while _version(announced) == seen and time.monotonic() < ends:
+        time.sleep(_LOOK_SECONDS)
+
+
+def _version(announced: Path) -> int:
+    return announced.stat().st_mtime_ns if announced.exists() else 0
 
 
 def main() -> int:
@@ -55,7 +70,8 @@ def main() -> int:
     parser.add_argument("--into", type=Path, required=True)
     options = parser.parse_args()
     try:
-        keep_pulling(Catalog(Access.of_silo(load_courier(options.courier))), Shelf(options.into))
+        catalog = Catalog(Access.of_silo(load_courier(options.courier)))
+        keep_pulling(catalog, Shelf(options.into), options.courier.parent / ANNOUNCED)
     except SilosynthError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return error.exit_code

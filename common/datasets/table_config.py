@@ -50,6 +50,12 @@ class Column(Section):
         return {text: position for position, text in self._texts()}
 
     @property
+    def words(self) -> list[str]:
+        """What to call each category: the first of its texts."""
+        declared = [entry if isinstance(entry, str) else entry[0] for entry in self.categories or ()]
+        return [*declared, "(other)"] if self.other else declared
+
+    @property
     def width(self) -> int:
         """Values a cell becomes, if the column is not skipped."""
         return 1 if self.categories is None else len(self.categories) + self.other

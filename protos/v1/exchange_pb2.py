@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from silosynth.protos.v1 import guard_pb2 as silosynth_dot_v1_dot_guard__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bsilosynth/v1/exchange.proto\x12\x0csilosynth.v1\x1a\x18silosynth/v1/guard.proto\"\x98\x01\n\x08\x46romSilo\x12\x0e\n\x06ticket\x18\x01 \x01(\x04\x12$\n\x05hello\x18\x02 \x01(\x0b\x32\x13.silosynth.v1.HelloH\x00\x12*\n\x06\x61nswer\x18\x03 \x01(\x0b\x32\x18.silosynth.v1.AnswerPartH\x00\x12\"\n\x04head\x18\x04 \x01(\x0b\x32\x12.silosynth.v1.HeadH\x00\x42\x06\n\x04part\"s\n\x05Hello\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12.\n\x0b\x64\x65scription\x18\x02 \x01(\x0b\x32\x19.silosynth.v1.Description\x12*\n\x06\x62udget\x18\x03 \x01(\x0b\x32\x1a.silosynth.v1.BudgetStatus\"\x87\x01\n\x06ToSilo\x12 \n\x03\x61sk\x18\x01 \x01(\x0b\x32\x11.silosynth.v1.AskH\x00\x12*\n\x08\x66\x61rewell\x18\x02 \x01(\x0b\x32\x16.silosynth.v1.FarewellH\x00\x12\'\n\twitnessed\x18\x03 \x01(\x0b\x32\x12.silosynth.v1.HeadH\x00\x42\x06\n\x04part\"1\n\x0f\x41rtifactRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"$\n\x03\x41sk\x12\x0e\n\x06ticket\x18\x01 \x01(\x04\x12\r\n\x05query\x18\x02 \x01(\x0c\"\x1a\n\x08\x46\x61rewell\x12\x0e\n\x06reason\x18\x01 \x01(\t2\x8c\x01\n\x08\x45xchange\x12:\n\x06\x41ttend\x12\x16.silosynth.v1.FromSilo\x1a\x14.silosynth.v1.ToSilo(\x01\x30\x01\x12\x44\n\x05\x46\x65tch\x12\x1d.silosynth.v1.ArtifactRequest\x1a\x1a.silosynth.v1.ArtifactPart0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bsilosynth/v1/exchange.proto\x12\x0csilosynth.v1\x1a\x18silosynth/v1/guard.proto\"\x98\x01\n\x08\x46romSilo\x12\x0e\n\x06ticket\x18\x01 \x01(\x04\x12$\n\x05hello\x18\x02 \x01(\x0b\x32\x13.silosynth.v1.HelloH\x00\x12*\n\x06\x61nswer\x18\x03 \x01(\x0b\x32\x18.silosynth.v1.AnswerPartH\x00\x12\"\n\x04head\x18\x04 \x01(\x0b\x32\x12.silosynth.v1.HeadH\x00\x42\x06\n\x04part\"s\n\x05Hello\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12.\n\x0b\x64\x65scription\x18\x02 \x01(\x0b\x32\x19.silosynth.v1.Description\x12*\n\x06\x62udget\x18\x03 \x01(\x0b\x32\x1a.silosynth.v1.BudgetStatus\"\xb3\x01\n\x06ToSilo\x12 \n\x03\x61sk\x18\x01 \x01(\x0b\x32\x11.silosynth.v1.AskH\x00\x12*\n\x08\x66\x61rewell\x18\x02 \x01(\x0b\x32\x16.silosynth.v1.FarewellH\x00\x12\'\n\twitnessed\x18\x03 \x01(\x0b\x32\x12.silosynth.v1.HeadH\x00\x12*\n\x08released\x18\x04 \x01(\x0b\x32\x16.silosynth.v1.ReleasedH\x00\x42\x06\n\x04part\"1\n\x0f\x41rtifactRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\"$\n\x03\x41sk\x12\x0e\n\x06ticket\x18\x01 \x01(\x04\x12\r\n\x05query\x18\x02 \x01(\x0c\"\n\n\x08Released\"\x1a\n\x08\x46\x61rewell\x12\x0e\n\x06reason\x18\x01 \x01(\t2\x8c\x01\n\x08\x45xchange\x12:\n\x06\x41ttend\x12\x16.silosynth.v1.FromSilo\x1a\x14.silosynth.v1.ToSilo(\x01\x30\x01\x12\x44\n\x05\x46\x65tch\x12\x1d.silosynth.v1.ArtifactRequest\x1a\x1a.silosynth.v1.ArtifactPart0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,13 +37,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HELLO']._serialized_start=226
   _globals['_HELLO']._serialized_end=341
   _globals['_TOSILO']._serialized_start=344
-  _globals['_TOSILO']._serialized_end=479
-  _globals['_ARTIFACTREQUEST']._serialized_start=481
-  _globals['_ARTIFACTREQUEST']._serialized_end=530
-  _globals['_ASK']._serialized_start=532
-  _globals['_ASK']._serialized_end=568
-  _globals['_FAREWELL']._serialized_start=570
-  _globals['_FAREWELL']._serialized_end=596
-  _globals['_EXCHANGE']._serialized_start=599
-  _globals['_EXCHANGE']._serialized_end=739
+  _globals['_TOSILO']._serialized_end=523
+  _globals['_ARTIFACTREQUEST']._serialized_start=525
+  _globals['_ARTIFACTREQUEST']._serialized_end=574
+  _globals['_ASK']._serialized_start=576
+  _globals['_ASK']._serialized_end=612
+  _globals['_RELEASED']._serialized_start=614
+  _globals['_RELEASED']._serialized_end=624
+  _globals['_FAREWELL']._serialized_start=626
+  _globals['_FAREWELL']._serialized_end=652
+  _globals['_EXCHANGE']._serialized_start=655
+  _globals['_EXCHANGE']._serialized_end=795
 # @@protoc_insertion_point(module_scope)

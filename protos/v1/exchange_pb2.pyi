@@ -29,14 +29,16 @@ class Hello(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., description: _Optional[_Union[_guard_pb2.Description, _Mapping]] = ..., budget: _Optional[_Union[_guard_pb2.BudgetStatus, _Mapping]] = ...) -> None: ...
 
 class ToSilo(_message.Message):
-    __slots__ = ("ask", "farewell", "witnessed")
+    __slots__ = ("ask", "farewell", "witnessed", "released")
     ASK_FIELD_NUMBER: _ClassVar[int]
     FAREWELL_FIELD_NUMBER: _ClassVar[int]
     WITNESSED_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
     ask: Ask
     farewell: Farewell
     witnessed: _guard_pb2.Head
-    def __init__(self, ask: _Optional[_Union[Ask, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., witnessed: _Optional[_Union[_guard_pb2.Head, _Mapping]] = ...) -> None: ...
+    released: Released
+    def __init__(self, ask: _Optional[_Union[Ask, _Mapping]] = ..., farewell: _Optional[_Union[Farewell, _Mapping]] = ..., witnessed: _Optional[_Union[_guard_pb2.Head, _Mapping]] = ..., released: _Optional[_Union[Released, _Mapping]] = ...) -> None: ...
 
 class ArtifactRequest(_message.Message):
     __slots__ = ("run_id", "digest")
@@ -53,6 +55,10 @@ class Ask(_message.Message):
     ticket: int
     query: bytes
     def __init__(self, ticket: _Optional[int] = ..., query: _Optional[bytes] = ...) -> None: ...
+
+class Released(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Farewell(_message.Message):
     __slots__ = ("reason",)

@@ -22,6 +22,7 @@ from silosynth.server.releases.entries import Entry
 from silosynth.server.releases.store import Store
 from silosynth.server.releases.tokens import Tokens
 
+_CHUNK_BYTES = 1 << 18  # what a cut connection loses at most, beside what was on the way
 _THREADS = 32  # each stream holds one while it lasts; who comes later waits
 _BEARER = "Bearer "
 
@@ -114,7 +115,7 @@ def _token(context: grpc.ServicerContext) -> str:
 def _chunks(parts: Iterator[tuple[Path, int]], offset: int) -> Iterator[bytes]:
     """The bytes of all parts one after the other, from `offset` on, in pieces of one size: memory stays constant."""
     gathered: list[bytes] = []
-    room = channels.CHUNK_BYTES
+    room = _CHUNK_BYTES
     for path, size in parts:
         if offset >= size:
             offset -= size
@@ -127,6 +128,6 @@ def _chunks(parts: Iterator[tuple[Path, int]], offset: int) -> Iterator[bytes]:
                 room -= len(data)
                 if room == 0:
                     yield b"".join(gathered)
-                    gathered, room = [], channels.CHUNK_BYTES
+                    gathered, room = [], _CHUNK_BYTES
     if gathered:
         yield b"".join(gathered)

@@ -7,6 +7,7 @@ from typing import Any
 
 from silosynth.common.publication.files import FileFacts
 from silosynth.server.releases.facts import ReleaseFacts
+from silosynth.server.releases.table_file import TABLE, TableFile
 
 _CR = (
     *("citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet", "format"),
@@ -27,7 +28,7 @@ _CONTEXT = {  # as the format's specification prescribes it
     **{term: f"cr:{term}" for term in _CR},
 }
 _PICTURES = "data/train/*/*.png"
-_BY_ENDING = {".npz": "application/x-npz", ".safetensors": "application/x-safetensors"}
+_BY_ENDING = {".csv": "text/csv", ".npz": "application/x-npz", ".safetensors": "application/x-safetensors"}
 
 
 def croissant(facts: ReleaseFacts, files: dict[str, FileFacts], *, pictures: bool) -> str:
@@ -52,7 +53,8 @@ def croissant(facts: ReleaseFacts, files: dict[str, FileFacts], *, pictures: boo
         document["distribution"].append(
             {"@type": "cr:FileSet", "@id": "pictures", "encodingFormat": "image/png", "includes": _PICTURES}
         )
-        document["recordSet"] = [{"@type": "cr:RecordSet", "@id": "train", "field": _fields()}]
+    if fields := _picture_fields() if pictures else _columns(facts.table_file):
+        document["recordSet"] = [{"@type": "cr:RecordSet", "@id": "train", "field": fields}]
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -67,22 +69,28 @@ def _file(name: str, facts: FileFacts) -> dict[str, Any]:
     }
 
 
-def _fields() -> list[dict[str, Any]]:
+def _picture_fields() -> list[dict[str, Any]]:
     """A picture's class is the number its folder's name begins with."""
+    pictures = {"fileSet": {"@id": "pictures"}}
     label = {"extract": {"fileProperty": "fullpath"}, "transform": {"regex": "data/train/([0-9]+)[^/]*/"}}
     return [
-        _field("image", "sc:ImageObject", {"extract": {"fileProperty": "content"}}),
-        _field("label", "sc:Integer", label),
+        _field("image", "sc:ImageObject", {**pictures, "extract": {"fileProperty": "content"}}),
+        _field("label", "sc:Integer", {**pictures, **label}),
+    ]
+
+
+def _columns(table: TableFile | None) -> list[dict[str, Any]]:
+    if table is None:
+        return []
+    kinds = {column.name: "sc:Text" if column.bounds is None else "sc:Float" for column in table.features}
+    return [
+        _field(name, kind, {"fileObject": {"@id": TABLE}, "extract": {"column": name}})
+        for name, kind in (*kinds.items(), (table.label, "sc:Text"))
     ]
 
 
 def _field(name: str, kind: str, source: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "@type": "cr:Field",
-        "@id": f"train/{name}",
-        "dataType": kind,
-        "source": {"fileSet": {"@id": "pictures"}, **source},
-    }
+    return {"@type": "cr:Field", "@id": f"train/{name}", "dataType": kind, "source": source}
 
 
 def _ending(name: str) -> str:

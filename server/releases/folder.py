@@ -3,6 +3,7 @@
 README.md                       dataset card: picture, accuracy, cost
 privacy-card.yaml               for lawyers and registries; croissant.json for machines
 data/train/<class>/000001.png   images, as torchvision's ImageFolder and Hugging Face's imagefolder expect them
+data/train.csv                  tables: rows in the units and words of their columns
 data/train.npz                  images uint8 NHWC (or features of a table), labels, perhaps soft_labels; no pickle
 models/<name>.safetensors       where a recipe makes models
 contact-sheet.png  evaluation.json  manifest.json  manifest.json.sig
@@ -25,6 +26,7 @@ from silosynth.common.datasets.records import Records
 from silosynth.common.errors import ConfigError
 from silosynth.common.publication.files import measure
 from silosynth.common.schema import Schema
+from silosynth.server.config import SchemaSettings
 from silosynth.server.recipes.base import Product
 from silosynth.server.releases.contact_sheet import contact_sheet, to_picture
 from silosynth.server.releases.croissant import croissant
@@ -32,14 +34,16 @@ from silosynth.server.releases.dataset_card import CONTACT_SHEET, dataset_card
 from silosynth.server.releases.facts import ReleaseFacts
 from silosynth.server.releases.manifest import write_manifest
 from silosynth.server.releases.privacy_card import privacy_card
+from silosynth.server.releases.table_file import TABLE
 
 _PICTURE_CHANNELS = (1, 3)
 
 
-def class_names(schema: Schema, given: Sequence[str]) -> tuple[str, ...]:
-    if given and len(given) != schema.classes:
-        raise ConfigError(f"{len(given)} class names are given for {schema.classes} classes: name all or none")
-    return tuple(given) or tuple(str(label) for label in range(schema.classes))
+def class_names(settings: SchemaSettings) -> tuple[str, ...]:
+    given = settings.class_names if settings.table is None else settings.table.label_column.words
+    if given and len(given) != settings.classes:
+        raise ConfigError(f"{len(given)} class names are given for {settings.classes} classes: name all or none")
+    return tuple(given) or tuple(str(label) for label in range(settings.classes))
 
 
 def write_release(path: Path, product: Product, facts: ReleaseFacts, key: Ed25519PrivateKey) -> Path:
@@ -74,6 +78,8 @@ def _write_data(folder: Path, product: Product, facts: ReleaseFacts) -> None:
     if has_pictures(facts.schema):
         _write_pictures(folder / "data/train", records, facts.classes)
         contact_sheet(records.features, records.labels, facts.classes).save(folder / CONTACT_SHEET)
+    if facts.table_file is not None:
+        facts.table_file.write(folder / TABLE, records)
     _write_models(folder / "models", product)
 
 

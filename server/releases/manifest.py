@@ -9,7 +9,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from silosynth.common.publication.files import measure
 from silosynth.common.publication.manifest import Manifest, head_wire, query_wire, receipt_wire
 from silosynth.common.publication.signature import MANIFEST, SIGNATURE, Signature
-from silosynth.server.releases.code_version import code_version
 from silosynth.server.releases.facts import ReleaseFacts
 
 
@@ -17,7 +16,7 @@ def write_manifest(folder: Path, facts: ReleaseFacts, key: Ed25519PrivateKey) ->
     """The last two files to be written."""
     manifest = Manifest(
         release=facts.naming,
-        code=code_version(),
+        code=facts.code,
         run=facts.run,
         classes=facts.classes,
         shape=facts.schema.shape,

@@ -25,8 +25,12 @@ _FLOATS = (
     "Sums are exact integers on a public grid (records are clipped, then cut towards zero). The noise is an exactly "
     "rounded Gaussian over integers, drawn by inverse distribution function from the operating system's entropy, "
     "undecided draws settled in higher precision: a released integer is post-processing of the continuous Gaussian "
-    "mechanism, so floating-point attacks on the noise have nothing to read. Answers are given whole and in no "
-    "particular time: no analyst can query interactively. A repeated question is answered with the stored bytes."
+    "mechanism, so floating-point attacks on the noise have nothing to read. A repeated question is answered with the "
+    "stored bytes. Nobody but the federation's server can ask; how long an answer takes is not hidden from it."
+)
+_SECURITY = (
+    "Records are opened by the silo's own guard process alone, on the silo's own machine; whatever talks to the server "
+    "runs apart from it, as another user or kept out by the kernel. Silos only dial out, over mutual TLS."
 )
 _JUSTIFICATION = (
     "Epsilon and delta were agreed in the run's configuration and allowed by each silo's own policy and budget, which "
@@ -36,10 +40,11 @@ _JUSTIFICATION = (
 
 
 def privacy_card(facts: ReleaseFacts) -> registry.RegistryRecord:
+    basic = _basic(facts)
     return registry.RegistryRecord(
-        url_slug=re.sub("[^a-z0-9]+", "_", f"{facts.naming.name}_{facts.naming.version}"),
+        url_slug=_slug(basic.name, *basic.data_curators, basic.publication_date[:4]),
         deployment=registry.Deployment(
-            basic=_basic(facts),
+            basic=basic,
             dp_variant=_variant(facts),
             privacy_loss=_privacy_loss(facts),
             deployment_model=_model(facts),
@@ -48,6 +53,11 @@ def privacy_card(facts: ReleaseFacts) -> registry.RegistryRecord:
             administrative=_administrative(facts),
         ),
     )
+
+
+def _slug(*words: str) -> str:
+    """As the registry builds its addresses: name, curators, year."""
+    return re.sub("[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
 
 
 def _basic(facts: ReleaseFacts) -> registry.Basic:
@@ -72,6 +82,7 @@ def _variant(facts: ReleaseFacts) -> registry.Variant:
         "the names of the silos and of their datasets, which of them answered, when, and how many answers each has "
         "given so far (ledger sequence numbers)",
         "the queries with all their parameters, the run's configuration and its seed",
+        "to the server only: how long each silo took to answer",
     ]
     if facts.evaluation is not None and facts.evaluation.ceiling is not None:
         public.append("the non-private ceiling in evaluation.json, computed from unprotected records in a simulation")
@@ -95,16 +106,14 @@ def _privacy_loss(facts: ReleaseFacts) -> registry.PrivacyLoss:
 
 
 def _model(facts: ReleaseFacts) -> registry.DeploymentModel:
-    parent = facts.naming.parent
-    history = f"It follows version {parent.version} of the same name. " if parent else ""
     return registry.DeploymentModel(
         model_name="Federated",
         model_name_details="Each silo is the curator of its own records (central model within the silo) and releases "
         "noisy sums; a server adds the releases of all silos and synthesizes records from the total.",
         actors=_ACTORS,
-        release_type="Many releases" if parent else "One release",
-        release_type_details=f"{history}Each silo's ledger composes all releases about a dataset, for ever, and its "
-        "guard stops at the silo's total budget; budgets are never refreshed.",
+        release_type="Many releases" if facts.naming.parent else "One release",
+        release_type_details=f"{facts.history} Each silo's ledger composes all releases about a dataset, for ever, and "
+        "its guard stops at the silo's total budget; budgets are never refreshed.",
         data_source_type="Static",
         data_source_type_details="The records each silo held when it answered.",
         access_type="Non-interactive",
@@ -149,7 +158,8 @@ def _earlier_entries(facts: ReleaseFacts) -> str:
 def _mechanisms(facts: ReleaseFacts) -> str:
     kinds = Counter(_described(query) for query in facts.queries)
     asked = [f"{text}; asked {count} times" if count > 1 else text for text, count in kinds.items()]
-    return f"Asked of each silo:\n{_bullets(asked)}\n{_FLOATS}"
+    code = f"Made by silosynth {facts.code.silosynth}, source files of SHA-256 {facts.code.source_sha256}."
+    return "\n".join(["Asked of each silo:", _bullets(asked), _FLOATS, _SECURITY, code])
 
 
 def _described(query: Query) -> str:

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from silosynth.common.errors import ConfigError
 from silosynth.common.heads import Head
-from silosynth.common.publication.manifest import RunFacts
-from silosynth.common.publication.names import plain_name
+from silosynth.common.publication.manifest import Naming, RunFacts
+from silosynth.common.publication.names import ReleaseName, plain_name
 from silosynth.common.queries import Query
 from silosynth.common.releases import Receipt
 from silosynth.server.config import RunConfig
@@ -80,7 +80,7 @@ class Publisher:
 
     def _facts(self, outcome: Outcome) -> ReleaseFacts:
         config, schema = outcome.config, outcome.config.records.schema_of_records()
-        classes = class_names(schema, config.records.class_names)  # before a version is taken: it may be refused
+        classes = class_names(config.records)  # before a version is taken: it may be refused
         naming = self.store.reserve(plain_name(config.name))
         earlier = [entry for entry in self.store.entries() if entry.name == naming.name]
         proof = Proof(config.privacy.delta, outcome.queries, outcome.receipts, self._heads(outcome.receipts))
@@ -91,12 +91,17 @@ class Publisher:
             post_processing=outcome.post_processing,
             schema=schema,
             classes=classes,
+            table=config.records.table,
             records=len(outcome.product.labels),
             models=tuple(sorted(outcome.product.models)),
             proof=proof,
             evaluation=outcome.evaluation,
+            parent_withdrawn=self._withdrawn_before(naming),
             earlier=tuple(entry.score() for entry in earlier if self.store.withdrawn(entry.release) is None),
         )
+
+    def _withdrawn_before(self, naming: Naming) -> str | None:
+        return self.store.withdrawn(ReleaseName(naming.name, naming.parent.version)) if naming.parent else None
 
     def _heads(self, receipts: Sequence[Receipt]) -> list[Head]:
         """The newest head of every ledger that answered, as the silo signed it."""

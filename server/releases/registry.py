@@ -99,7 +99,7 @@ class Deployment(Section):
 
 
 class RegistryRecord(Section):
-    url_slug: Annotated[str, Field(pattern="^[a-z0-9_]+$")]
+    url_slug: Annotated[str, Field(pattern="^[a-z0-9]+(-[a-z0-9]+)*$")]
     status: Literal["Draft"] = "Draft"
     tier: Literal[3] = 3
     deployment: Deployment
@@ -118,12 +118,16 @@ class RegistryRecord(Section):
         return parse(cls, document, "privacy-card.yaml")
 
 
+_LONG = 80
+
+
 class _Dumper(yaml.SafeDumper):
     """Long texts as blocks, so that people can read them."""
 
 
 def _block_where_long(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    style = "|" if "\n" in text else ">" if len(text) > _LONG else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
 _Dumper.add_representer(str, _block_where_long)

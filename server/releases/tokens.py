@@ -46,8 +46,15 @@ class Tokens:
     def holder(self, token: str) -> str | None:
         """Whose token this is. Digests are compared, so that timing tells nothing of a token."""
         digest = _digest(token)
-        holders = [path.name for path in self._folder.glob("*") if path.read_text() == digest]
-        return holders[0] if holders else None
+        holders = (path.name for path in self._folder.glob("*") if _read(path) == digest)
+        return next(holders, None)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:  # revoked at this moment
+        return ""
 
 
 def _digest(token: str) -> str:

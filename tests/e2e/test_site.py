@@ -150,6 +150,8 @@ def test_server_and_silos_run_to_a_release(site: Site) -> None:
     assert 1.5 < outcome["silos"]["charite"]["spent"] <= 2.0
     assert site.command("run", "list", "--server", str(site.server))[0]["config_digest"] == submitted["config_digest"]
     subprocess.run([SILOSYNTH, "release", "verify", outcome["release"]], check=True, env=site.environment)
+    for silo in SILOS:  # each pulls it by itself, since its courier was told of it
+        site.wait_for((site.kit(silo) / "releases/first/1").is_dir, seconds=30)
 
 
 def run(site: Site) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ class CuttingProxy:
     def __init__(self, target: str, cuts: list[int]) -> None:
         host, port = target.rsplit(":", 1)
         self._target, self._cuts = (host, int(port)), list(cuts)
-        self.cut, self.carried = 0, 0
+        self.cut = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -40,7 +40,6 @@ class CuttingProxy:
                     client.shutdown(socket.SHUT_RDWR)
                     return
                 client.sendall(data)
-                self.carried += len(data)
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:

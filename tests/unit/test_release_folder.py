@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 from dataclasses import replace
@@ -78,13 +79,45 @@ def test_folders_sort_in_the_order_of_labels(server: Server) -> None:
     assert sorted(folder.name for folder in (unnamed / "data/train").iterdir()) == [f"{n:02}" for n in range(12)]
 
 
-def test_tables_come_as_arrays_only(server: Server) -> None:
+def test_tables_come_as_rows_and_as_arrays(server: Server) -> None:
     path = release(server, TABLE)
     files = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
     documents = {"README.md", "croissant.json", "privacy-card.yaml", "manifest.json", "manifest.json.sig"}
-    assert files == {"data/train.npz"} | documents
+    assert files == {"data/train.csv", "data/train.npz"} | documents
     with np.load(path / "data/train.npz", allow_pickle=False) as data:
         assert data["features"].dtype == np.float32
+        features, labels = data["features"], data["labels"]
+    with (path / "data/train.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    np.testing.assert_allclose([[float(row[f"x{n}"]) for n in range(1, 5)] for row in rows], features, atol=1e-6)
+    assert [row["label"] for row in rows] == [str(label) for label in labels]
+
+
+PEOPLE: dict[str, Any] = {
+    "columns": [
+        {"name": "age", "bounds": [0, 120]},
+        {"name": "smoker", "categories": ["yes", ["no", "never"]], "other": True},
+        {"name": "id", "skip": True},
+        {"name": "ill", "categories": ["no", "yes, very"]},
+    ],
+    "label": "ill",
+}
+
+
+def test_rows_come_in_the_units_and_words_of_their_columns(server: Server) -> None:
+    rows = [[-1, -1, 1, -1], [0.5, 0.1, 0.2, 0.9]]
+    made = Product(np.array(rows, dtype=np.float32), np.array([0, 1]))
+    records = {"shape": [4], "classes": 2, "table": PEOPLE}
+    path, _ = server.publish(made, run_config(Schema((4,), 2), records=records))
+    assert (path / "data/train.csv").read_text() == 'age,smoker,ill\n0,no,no\n90,(other),"yes, very"\n'
+    assert verify_release(path).classes == ("no", "yes, very")
+
+
+def test_a_table_that_is_not_the_schemas_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"shape \[4\] and 2 classes"):
+        run_config(records={"shape": [5], "classes": 2, "table": PEOPLE})
+    with pytest.raises(ValueError, match="leave them out"):
+        run_config(records={"shape": [4], "classes": 2, "table": PEOPLE, "class_names": ["a", "b"]})
 
 
 def test_models_and_evaluation_come_along(server: Server) -> None:
