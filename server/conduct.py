@@ -29,7 +29,7 @@ def conduct(
     recipe = recipe_named(config.recipe)
     parameters = parse(recipe.parameters, config.parameters, f"{folder / 'run.toml'}: parameters")
     schema = config.records.schema_of_records()
-    pictured = class_names(schema, config.records.class_names) if has_pictures(schema) else ()
+    pictured = class_names(config.records) if has_pictures(schema) else ()
     desk = Desk(work / config.digest(), folder=folder, journal=journal, classes=pictured)
     task = Task(schema, config.privacy.epsilon, config.privacy.delta, config.seed, desk)
     assembly = Assembly(exchange, config.federation, journal)

@@ -51,6 +51,7 @@ def test_secrets_are_for_their_owner_alone(federation: FederationFolder) -> None
         "kits/charite/courier/silo.key",
         "kits/st-mary/courier/node.key",
         "kits/st-mary/courier/silo.key",
+        "server/publisher.key",
         "server/server.key",
     ]
     assert {mode(federation.folder / key) for key in keys} == {0o600}
@@ -221,6 +222,6 @@ def test_a_server_on_loopback_listens_there_only(host: str, listen: str) -> None
 def test_one_server_by_many_names() -> None:
     place = Place.of(["a.example:7000", "10.0.0.5"], exchange_port=7001, control_port=7002)
     assert place == Place(("a.example", "10.0.0.5"), 7000, 7001, 7002)
-    assert Place.of(["a.example"], 1, 2).fleet_port == 9092
+    assert Place.of(["a.example"]).fleet_port == 9092
     with pytest.raises(ConfigError, match="one port, not on 1, 2"):
-        Place.of(["a:1", "b:2"], 3, 4)
+        Place.of(["a:1", "b:2"])
