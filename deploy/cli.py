@@ -49,7 +49,7 @@ def root() -> None:
 @app.command()
 def demo(
     silos: Annotated[int, typer.Option(min=1, max=50, help="How many silos to simulate.")] = 5,
-    recipe: Annotated[str, typer.Option(help="How to synthesize: ldpdc, prototypes or ridge.")] = "ldpdc",
+    recipe: Annotated[str, typer.Option(help="How to synthesize: see the README for the recipes' names.")] = "ldpdc",
     epsilon: Annotated[float, typer.Option(min=0.01, help="What each silo is asked to spend.")] = 4.0,
     budget: Annotated[float, typer.Option(min=0.01, help="What each silo's ledger allows in total.")] = 10.0,
     delta: Annotated[float, typer.Option(min=0, max=1, help="Probability with which epsilon may not hold.")] = 1e-5,

@@ -2,11 +2,13 @@
 
 from silosynth.common.errors import ConfigError
 from silosynth.server.recipes.base import Recipe
+from silosynth.server.recipes.dosser import Dosser
 from silosynth.server.recipes.ldpdc import Ldpdc
+from silosynth.server.recipes.ndpdc import Ndpdc
 from silosynth.server.recipes.prototypes import Prototypes
 from silosynth.server.recipes.ridge import Ridge
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (Ldpdc(), Prototypes(), Ridge())}
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (Dosser(), Ldpdc(), Ndpdc(), Prototypes(), Ridge())}
 
 
 def recipe_named(name: str) -> Recipe:

@@ -45,6 +45,11 @@ class Parameters(SignalParameters):
 class Dosser:
     name = "dosser"
     parameters: type[Section] = Parameters
+    post_processing = (
+        "Synthetic records start as random noise from a public seed and are moved by many gradient steps until their "
+        "features resemble the silos' noisy sums of features, which are used again and again; the result is an average "
+        "over the steps. Each stands for many records of its class, and no real record was ever copied or looked at."
+    )
 
     def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
         return [query.event() for query in _queries(task, parameters, noise_multiplier)]

@@ -28,6 +28,11 @@ class Parameters(SignalParameters):
 class Ndpdc:
     name = "ndpdc"
     parameters: type[Section] = Parameters
+    post_processing = (
+        "Synthetic records start as random noise from a public seed and are moved, one gradient step a signal, until "
+        "their features resemble the silos' noisy sums of features: each stands for many records of its class, and "
+        "no real record was ever copied or looked at."
+    )
 
     def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
         return [query.event() for query in parameters.queries(task, noise_multiplier)]
