@@ -27,11 +27,12 @@ class Network(nn.Module):
         self.classifier = nn.Linear(embedding, classes)
 
     def embed(self, inputs: Tensor) -> Tensor:
-        """Images are (count, channels, height, width), rows of tables (count, columns)."""
-        return cast(Tensor, self.extractor(inputs))
+        """Of images (count, channels, height, width) or rows of tables (count, columns), in single precision."""
+        rounded = inputs.to(self.classifier.weight.dtype)
+        return cast(Tensor, self.extractor(rounded)).float()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return cast(Tensor, self.classifier(self.embed(inputs)))
+        return cast(Tensor, self.classifier(self.embed(inputs).to(self.classifier.weight.dtype)))
 
 
 def draw_network(network: str, schema: Schema, width: int, *seeds: int) -> Network:

@@ -15,21 +15,21 @@ from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from silosynth.common.config import Section
-from silosynth.common.devices import pick_device
+from silosynth.common.devices import fast_type, pick_device
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import FeatureSums
 from silosynth.common.signals import Signals
 from silosynth.server.recipes.base import Ask, Steps, Task
-from silosynth.server.recipes.feature_signals import Evidence, SignalParameters, product, white_noise
+from silosynth.server.recipes.feature_signals import Evidence, SignalParameters, faint_noise, product, report
+from silosynth.server.synthesis.descent import Descent
 from silosynth.server.synthesis.enlarging import enlarged_quarters
-from silosynth.server.synthesis.matching import Matcher, descend
+from silosynth.server.synthesis.matching import Matcher
 
 
 class Parameters(SignalParameters):
@@ -55,14 +55,16 @@ class Dosser:
         return [query.event() for query in _queries(task, parameters, noise_multiplier)]
 
     def steps(self, task: Task, parameters: Parameters) -> Steps:
+        if parameters.enlarged and not task.schema.is_image:
+            raise ConfigError("enlarged = true is for images, these records are rows of a table: leave it out")
         device, artifacts = pick_device("auto"), _auxiliary(parameters)
         queries = _queries(task, parameters, parameters.noise_for(task))
         evidence = Evidence(device)
         for query in queries:
             evidence.add(query, (yield Ask(query, artifacts)))
         signals = Signals(queries[0], artifacts.__getitem__, device)
-        records = _matched(Matcher(signals, parameters.clip, task.schema.classes), evidence, task, parameters)
-        return product(_as_used(records, parameters), task.schema)
+        matcher = Matcher(signals, parameters.clip, task.schema.classes, fast_type(device))
+        return product(_matched(matcher, evidence, task, parameters), task.schema)
 
 
 def _queries(task: Task, parameters: Parameters, noise_multiplier: float) -> list[FeatureSums]:
@@ -82,14 +84,14 @@ def _auxiliary(parameters: Parameters) -> dict[str, bytes]:
 
 
 def _matched(matcher: Matcher, evidence: Evidence, task: Task, parameters: Parameters) -> Tensor:
-    """The exponential average of the records over I2 steps."""
-    records = white_noise(task.schema, parameters.records_per_class, task.seed).to(evidence.device).requires_grad_()
-    optimizer = torch.optim.SGD([records], parameters.learning_rate, parameters.momentum)
-    average, drawn = records.detach().clone(), evidence.drawn()
-    for index in islice(_orders(parameters.signals, task.seed), parameters.steps):
-        descend(optimizer, matcher.loss(_as_used(records, parameters), index, evidence.sums(index), drawn))
-        average.lerp_(records.detach(), 1 - parameters.averaging)
-    return average
+    """The exponential average of the records over I2 steps, as they are used."""
+    start = faint_noise(task.schema, parameters.records_per_class, task.seed).to(evidence.device)
+    descent, drawn = Descent(start, parameters.learning_rate, parameters.averaging), evidence.drawn()
+    for step, index in enumerate(islice(_orders(parameters.signals, task.seed), parameters.steps), start=1):
+        loss = matcher.loss(_as_used(descent.records, parameters), index, evidence.sums(index), drawn)
+        descent.step(loss)
+        report(task, step / parameters.steps, loss, _as_used(descent.average, parameters))
+    return _as_used(descent.average, parameters)
 
 
 def _as_used(records: Tensor, parameters: Parameters) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -20,6 +21,7 @@ from silosynth.common.schema import Schema
 from silosynth.server.recipes.base import Array, Product, Summed, Task
 from silosynth.server.synthesis.denoise import denoised_counts
 
+_START = 0.1  # standard deviation: enough to set records apart, too little to be seen in them
 _VALUES_A_QUERY = 1 << 22  # more signals are asked for in rounds, which bounds a silo's memory and a failure's cost
 
 
@@ -38,8 +40,7 @@ class SignalParameters(Section):
     clip: float = Field(1.0, gt=0, description="length to which the features of a record are cut")
     count_weight: float = Field(0.15, gt=0, le=10, description="kappa: the counting coordinate's share of the clip")
     noise_multiplier: float | None = Field(None, ge=0, description="z; default: what the run's epsilon asks for")
-    learning_rate: float = Field(1.0, gt=0)
-    momentum: float = Field(0.5, ge=0, lt=1)
+    learning_rate: float = Field(0.05, gt=0, description="of Adam, for records in [-1, 1]")
 
     def queries(self, task: Task, z: float, projected: int = 0, auxiliary: str = "") -> list[FeatureSums]:
         """All signals, in rounds of as many as fit one query."""
@@ -111,10 +112,10 @@ class Evidence:
         return torch.from_numpy(counts / self._signals).float().to(self.device)
 
 
-def white_noise(schema: Schema, per_class: int, seed: int) -> Tensor:
+def faint_noise(schema: Schema, per_class: int, seed: int) -> Tensor:
     """Records to start from, as networks take them and sorted by class."""
     height, width, channels = schema.shape if schema.is_image else (schema.dimension, 1, 1)
-    drawn = Dice(seed, per_class).normal(schema.classes * per_class, channels, height, width)
+    drawn = _START * Dice(seed, per_class).normal(schema.classes * per_class, channels, height, width)
     return drawn if schema.is_image else drawn.flatten(1)
 
 
@@ -125,3 +126,13 @@ def product(inputs: Tensor, schema: Schema) -> Product:
         records = records.permute(0, 2, 3, 1)
     by_class = records.reshape(schema.classes, -1, schema.dimension)
     return Product.of(by_class.transpose(0, 1).double().numpy(), schema)
+
+
+def report(task: Task, share: float, loss: Tensor, inputs: Tensor) -> None:
+    """How far the records are, and when asked, what they look like: some of each class."""
+
+    def sketch() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        made = product(inputs, task.schema)
+        return made.features, made.labels
+
+    task.workplace.report(share, float(loss.detach()), sketch)

@@ -8,15 +8,14 @@ serves all classes, and how many records were drawn is estimated from noisy coun
 
 from __future__ import annotations
 
-import torch
-
 from silosynth.common.config import Section
-from silosynth.common.devices import pick_device
+from silosynth.common.devices import fast_type, pick_device
 from silosynth.common.events import Event
 from silosynth.common.signals import Signals
 from silosynth.server.recipes.base import Steps, Task
-from silosynth.server.recipes.feature_signals import Evidence, SignalParameters, product, white_noise
-from silosynth.server.synthesis.matching import Matcher, descend
+from silosynth.server.recipes.feature_signals import Evidence, SignalParameters, faint_noise, product, report
+from silosynth.server.synthesis.descent import Descent
+from silosynth.server.synthesis.matching import Matcher
 
 _NO_ARTIFACTS: dict[str, bytes] = {}
 
@@ -40,12 +39,15 @@ class Ndpdc:
     def steps(self, task: Task, parameters: Parameters) -> Steps:
         device = pick_device("auto")
         evidence = Evidence(device)
-        records = white_noise(task.schema, parameters.records_per_class, task.seed).to(device).requires_grad_()
-        optimizer = torch.optim.SGD([records], parameters.learning_rate, parameters.momentum)
+        start = faint_noise(task.schema, parameters.records_per_class, task.seed).to(device)
+        descent = Descent(start, parameters.learning_rate)
         for query in parameters.queries(task, parameters.noise_for(task)):
             evidence.add(query, (yield query))
-            matcher = Matcher(Signals(query, _NO_ARTIFACTS.__getitem__, device), query.clip, task.schema.classes)
+            signals = Signals(query, _NO_ARTIFACTS.__getitem__, device)
+            matcher = Matcher(signals, query.clip, task.schema.classes, fast_type(device))
             drawn = evidence.drawn()
             for index in range(query.first, query.first + query.signals):
-                descend(optimizer, matcher.loss(records, index, evidence.sums(index), drawn))
-        return product(records, task.schema)
+                loss = matcher.loss(descent.records, index, evidence.sums(index), drawn)
+                descent.step(loss)
+                report(task, (index + 1) / parameters.signals, loss, descent.records)
+        return product(descent.records, task.schema)

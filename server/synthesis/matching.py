@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from silosynth.common.signals import Signal, Signals
 
-_DRAWN_IN_THE_PAPERS = 50  # L, for which their learning rate was chosen
-_CACHED_NUMBERS = 1 << 28  # a gigabyte
+_DRAWN_IN_THE_PAPERS = 50  # L: losses have the size of theirs
+_CACHED_NUMBERS = 1 << 28  # half a gigabyte to one
 
 
 class Matcher:
-    """Signals are kept once made, as far as memory goes: bases take a hundred times longer to make than to use."""
+    """Signals are kept once made, as far as memory goes: bases take a hundred times longer to make than to use.
 
-    def __init__(self, signals: Signals, clip: float, classes: int) -> None:
-        self._signals, self._clip, self._classes = signals, clip, classes
+    `number_type` is that of the networks' arithmetic. The silos' features are exact, but their noise is a hundred
+    times what rounding to 8 bits does to a sum, and gradients through rounded networks serve as well.
+    """
+
+    def __init__(self, signals: Signals, clip: float, classes: int, number_type: torch.dtype = torch.float32) -> None:
+        self._signals, self._clip, self._classes, self._number_type = signals, clip, classes, number_type
         self._made: dict[int, Signal] = {}
         self._cached_numbers = 0
 
@@ -23,8 +29,8 @@ class Matcher:
         """Sum over classes c of |S_c - n_c * mean of the clipped features of synthetic records of class c|^2, scaled.
 
         `inputs` are sorted by class, equally many of each; `sums` (S) are the silos' for signal `index`, `drawn` (n)
-        how many records of each class they are expected to be taken over. Scaled as if those were the papers' number,
-        so that one learning rate serves all; a class with fewer records than others, hence more noise, moves less.
+        how many records of each class they are expected to be taken over. Scaled as if those were the papers' number;
+        a class with fewer records than others, hence more noise, counts less.
         """
         features = self._signal(index).features(inputs)
         lengths = features.detach().norm(dim=1, keepdim=True)
@@ -36,14 +42,9 @@ class Matcher:
     def _signal(self, index: int) -> Signal:
         if index in self._made:
             return self._made[index]
-        signal = self._signals[index]
+        exact = self._signals[index]
+        signal = replace(exact, network=exact.network.to(self._number_type))
         if self._cached_numbers < _CACHED_NUMBERS:
             self._made[index] = signal
             self._cached_numbers += signal.size()
         return signal
-
-
-def descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
-    optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
