@@ -4,6 +4,7 @@ SilosynthError
 ├── ConfigError                 3   a TOML file, an option or a folder is wrong
 │   └── DataError               3   records are missing, malformed or of the wrong shape
 ├── QueryError                  4   a query that cannot be decoded or makes no sense
+├── NotEnoughData               5   a plan asks for more data than there is
 ├── PolicyDenied               10   the silo's policy does not allow this
 ├── BudgetExhausted            11   the silo's privacy budget does not allow this
 ├── LedgerError                12   the ledger is damaged or cannot be written
@@ -37,6 +38,10 @@ class DataError(ConfigError):
 
 class QueryError(SilosynthError):
     exit_code = 4
+
+
+class NotEnoughData(SilosynthError):
+    exit_code = 5
 
 
 class PolicyDenied(SilosynthError):

@@ -16,6 +16,7 @@ from rich.markup import escape
 from silosynth.common.errors import SilosynthError
 from silosynth.deploy import (
     backbone_commands,
+    plan_commands,
     provision_commands,
     release_commands,
     run_commands,
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 silo_commands.app.add_typer(vault_commands.app)
 app.command()(provision_commands.provision)
+app.command()(plan_commands.plan)
 app.add_typer(silo_commands.app, name="silo")
 app.add_typer(server_commands.app, name="server")
 app.add_typer(run_commands.app, name="run")

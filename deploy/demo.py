@@ -22,9 +22,13 @@ from silosynth.deploy.federation import LocalFederation
 from silosynth.deploy.processes import Processes
 from silosynth.deploy.runs import follow
 from silosynth.deploy.watch import RunView
+from silosynth.server.advice import Advice, advise
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import ceiling
+from silosynth.server.planning import Proposal, Verdict
 from silosynth.server.recipes import recipe_named
+from silosynth.server.recipes.base import Task
+from silosynth.server.recipes.outlook import Crowd
 
 
 @dataclass(frozen=True)
@@ -41,10 +45,12 @@ class DemoOptions:
 
 def run_demo(options: DemoOptions, console: Console) -> dict[str, Any]:
     """Start everything, run once, stop everything; returns what happened, for people and for JSON."""
-    recipe_named(options.recipe)  # an unknown name fails before anything is started
-    folder = _fresh_folder(options.folder)
     train, test = load("digits", split="train"), load("digits", split="test")
+    advice = _advice(options, train)  # an unknown recipe fails before anything is started
+    folder = _fresh_folder(options.folder)
     console.print(f"[bold]silosynth demo[/]: {options.silos} silos on this machine, folder {folder}")
+    if advice.verdict is not Verdict.enough:
+        console.print(f"[yellow]Plan[/]: {advice.words}", soft_wrap=True, highlight=False)
     with Processes(folder / "logs") as processes:
         federation = LocalFederation(folder, processes)
         try:
@@ -90,6 +96,13 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
     console.print(scores, spending)
     console.print(f"Dataset  {summary['release']}\nPicture  {summary['picture']}", soft_wrap=True)
     console.print(f"Pulled and verified by every silo as {summary['name']}", soft_wrap=True)
+
+
+def _advice(options: DemoOptions, train: Records) -> Advice:
+    recipe = recipe_named(options.recipe)
+    task = Task(train.schema, options.epsilon, options.delta, options.seed)
+    proposal = Proposal(recipe, task, recipe.parameters(), Crowd(options.silos, len(train) // options.silos))
+    return advise(proposal, proposal.outlook())
 
 
 def _provision(federation: LocalFederation, options: DemoOptions, train: Records) -> None:

@@ -22,6 +22,7 @@ from silosynth.common.errors import QueryError
 from silosynth.common.events import Event
 from silosynth.common.queries import Plan, Query
 from silosynth.common.schema import Schema
+from silosynth.server.recipes.outlook import Crowd, Outlook
 from silosynth.server.recipes.workplace import Workplace
 
 Array = npt.NDArray[np.float64]
@@ -105,12 +106,17 @@ class Recipe(Protocol):
     name: str
     parameters: type[Section]
     post_processing: str  # one sentence for the privacy card: what is done to the silos' releases to make records
+    levers: tuple[dict[str, Any], ...]  # settings of parameters that trade something else for less noise
 
     def events(self, task: Task, parameters: Any, noise_multiplier: float) -> list[Event]:
         """What one silo will be charged, for planning."""
         ...
 
     def steps(self, task: Task, parameters: Any) -> Steps: ...
+
+    def outlook(self, task: Task, parameters: Any, crowd: Crowd) -> Outlook:
+        """What to expect of a run, before anybody is asked."""
+        ...
 
 
 def drive(steps: Steps, ask: Callable[[Ask], Summed]) -> Product:

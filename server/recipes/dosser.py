@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 from torch import Tensor
@@ -27,6 +28,7 @@ from silosynth.common.queries import FeatureSums
 from silosynth.common.signals import Signals
 from silosynth.server.recipes.base import Ask, Steps, Task
 from silosynth.server.recipes.feature_signals import Evidence, SignalParameters, faint_noise, product, report
+from silosynth.server.recipes.outlook import Crowd, Outlook
 from silosynth.server.synthesis.descent import Descent
 from silosynth.server.synthesis.enlarging import enlarged_quarters
 from silosynth.server.synthesis.matching import Matcher
@@ -50,9 +52,14 @@ class Dosser:
         "features resemble the silos' noisy sums of features, which are used again and again; the result is an average "
         "over the steps. Each stands for many records of its class, and no real record was ever copied or looked at."
     )
+    levers: tuple[dict[str, Any], ...] = ({"width": 16},)
 
     def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
         return [query.event() for query in _queries(task, parameters, noise_multiplier)]
+
+    def outlook(self, task: Task, parameters: Parameters, crowd: Crowd) -> Outlook:
+        queries = _queries(task, parameters, parameters.noise_for(task))
+        return parameters.outlook(queries, crowd, parameters.steps)
 
     def steps(self, task: Task, parameters: Parameters) -> Steps:
         if parameters.enlarged and not task.schema.is_image:

@@ -19,9 +19,11 @@ from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import FeatureSums
 from silosynth.common.schema import Schema
 from silosynth.server.recipes.base import Array, Product, Summed, Task
+from silosynth.server.recipes.outlook import Crowd, Outlook, noise_of_class_means
 from silosynth.server.synthesis.denoise import denoised_counts
 
 _START = 0.1  # standard deviation: enough to set records apart, too little to be seen in them
+_BEARABLE = 1.0
 _VALUES_A_QUERY = 1 << 22  # more signals are asked for in rounds, which bounds a silo's memory and a failure's cost
 
 
@@ -66,6 +68,20 @@ class SignalParameters(Section):
             )
             for first in range(0, self.signals, largest)
         ]
+
+    def outlook(self, queries: list[FeatureSums], crowd: Crowd, steps: int) -> Outlook:
+        """Of what all signals tell together; `steps` gradient steps look at every synthetic record."""
+        query = queries[0]
+        noise = noise_of_class_means(
+            query,
+            crowd,
+            dimension=query.dimension,
+            bound=query.clip,
+            rate=query.sampling_probability,
+            repeats=self.signals,
+        )
+        drawn = round(self.signals * self.sampling_probability * crowd.records)
+        return Outlook(queries, noise, _BEARABLE, drawn, steps * self.records_per_class * query.schema.classes)
 
     def noise_for(self, task: Task) -> float:
         """The z that is set, if the run can pay for it, or that which the run's epsilon asks for."""

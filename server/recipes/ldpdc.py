@@ -10,6 +10,8 @@ given back the variety of single ones.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from pydantic import Field
 
@@ -21,6 +23,7 @@ from silosynth.common.queries import Mixtures
 from silosynth.server.recipes.base import Array, Product, Steps, Summed, Task
 from silosynth.server.recipes.classifiers import nearest_mean
 from silosynth.server.recipes.clipping import Clipping
+from silosynth.server.recipes.outlook import Crowd, Outlook, bearable_when_denoised, noise_of_class_means
 from silosynth.server.synthesis.contrast import in_box
 from silosynth.server.synthesis.denoise import denoised_counts, denoised_means, shrunk
 from silosynth.server.synthesis.variation import vary
@@ -43,6 +46,7 @@ class Parameters(Clipping):
 class Ldpdc:
     name = "ldpdc"
     parameters: type[Section] = Parameters
+    levers: tuple[dict[str, Any], ...] = ({"sampling_probability": 1.0},)
     post_processing = (
         "The noisy mixtures of each class are summed over silos and divided by their noisy sizes; unless the run says "
         "denoise = false, what the known noise explains is removed and each record gets a smooth random pattern, drawn "
@@ -52,9 +56,21 @@ class Ldpdc:
     def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
         return [SampledGaussian(noise_multiplier, parameters.sampling_probability, parameters.mixtures)]
 
-    def steps(self, task: Task, parameters: Parameters) -> Steps:
+    def outlook(self, task: Task, parameters: Parameters, crowd: Crowd) -> Outlook:
+        query = self._query(task, parameters)
+        noise = noise_of_class_means(
+            query,
+            crowd,
+            dimension=task.schema.dimension,
+            bound=query.clip,
+            rate=query.sampling_probability,
+            repeats=query.mixtures,
+        )
+        return Outlook([query], noise, bearable_when_denoised(query))
+
+    def _query(self, task: Task, parameters: Parameters) -> Mixtures:
         center, radius = parameters.bounds(task.schema)
-        query = Mixtures(
+        return Mixtures(
             schema=task.schema,
             noise_multiplier=self._noise_multiplier(task, parameters),
             mixtures=parameters.mixtures,
@@ -63,16 +79,19 @@ class Ldpdc:
             clip=radius,
             count_weight=parameters.count_weight * radius,
         )
+
+    def steps(self, task: Task, parameters: Parameters) -> Steps:
+        query = self._query(task, parameters)
         summed = yield query
         drawn = _drawn_records(query, summed)
         if parameters.denoise:
             means, mixtures = _denoised(query, summed, drawn)
-            records = vary(in_box(mixtures, center, task.schema), task.schema, task.seed)
+            records = vary(in_box(mixtures, query.center, task.schema), task.schema, task.seed)
         else:
             mixtures = summed.blocks["sums"] * query.mixtures / drawn[:, None]
             means = mixtures.mean(axis=0)
-            records = in_box(mixtures, center, task.schema)
-        return Product.of(records, task.schema, classifier=nearest_mean(means, center, radius))
+            records = in_box(mixtures, query.center, task.schema)
+        return Product.of(records, task.schema, classifier=nearest_mean(means, query.center, query.clip))
 
     def _noise_multiplier(self, task: Task, parameters: Parameters) -> float:
         z = parameters.noise_multiplier

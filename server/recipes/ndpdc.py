@@ -8,12 +8,15 @@ serves all classes, and how many records were drawn is estimated from noisy coun
 
 from __future__ import annotations
 
+from typing import Any
+
 from silosynth.common.config import Section
 from silosynth.common.devices import fast_type, pick_device
 from silosynth.common.events import Event
 from silosynth.common.signals import Signals
 from silosynth.server.recipes.base import Steps, Task
 from silosynth.server.recipes.feature_signals import Evidence, SignalParameters, faint_noise, product, report
+from silosynth.server.recipes.outlook import Crowd, Outlook
 from silosynth.server.synthesis.descent import Descent
 from silosynth.server.synthesis.matching import Matcher
 
@@ -32,9 +35,14 @@ class Ndpdc:
         "their features resemble the silos' noisy sums of features: each stands for many records of its class, and "
         "no real record was ever copied or looked at."
     )
+    levers: tuple[dict[str, Any], ...] = ({"width": 16},)
 
     def events(self, task: Task, parameters: Parameters, noise_multiplier: float) -> list[Event]:
         return [query.event() for query in parameters.queries(task, noise_multiplier)]
+
+    def outlook(self, task: Task, parameters: Parameters, crowd: Crowd) -> Outlook:
+        queries = parameters.queries(task, parameters.noise_for(task))
+        return parameters.outlook(queries, crowd, steps=parameters.signals)
 
     def steps(self, task: Task, parameters: Parameters) -> Steps:
         device = pick_device("auto")

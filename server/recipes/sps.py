@@ -7,6 +7,7 @@ images that have the same ones. How many images it makes costs no privacy: the p
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,27 +18,48 @@ from silosynth.common.backbones import load_backbone
 from silosynth.common.config import Section
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
+from silosynth.common.queries import Moments
+from silosynth.common.queries.moments import layer_size
 from silosynth.common.synthesis.engine import Report, Sketch
 from silosynth.common.synthesis.paper_release import to_models
 from silosynth.common.synthesis.sps import Answer, Job, converse
 from silosynth.common.synthesis.sps_parameters import SpsParameters
 from silosynth.server.recipes.base import Ask, Product, Steps, Summed, Task
+from silosynth.server.recipes.outlook import Crowd, Outlook, noise_of_class_means
 from silosynth.server.recipes.workplace import Workplace
+
+_BEARABLE = 1.0
 
 
 class Sps:
     name = "sps"
     parameters: type[Section] = SpsParameters
+    levers: tuple[dict[str, Any], ...] = ({"class_dimension": 16}, {"class_layers": 1})
 
     def events(self, task: Task, parameters: SpsParameters, noise_multiplier: float) -> list[Event]:
         return [SampledGaussian(noise_multiplier)] * parameters.stages
 
+    def outlook(self, task: Task, parameters: SpsParameters, crowd: Crowd) -> Outlook:
+        _check(task, parameters)
+        backbone = load_backbone(parameters.backbone or _shipped(task))
+        query = next(converse(self._job(task, parameters), parameters, backbone)).query
+        images = task.schema.classes * parameters.images_per_class
+        return Outlook(
+            [query] * parameters.stages,
+            _noise_to_signal(query, crowd, parameters.stages),
+            _BEARABLE,
+            crowd.records * parameters.stages,
+            images * sum(parameters.settings(stage).steps for stage in range(parameters.stages)),
+        )
+
+    def _job(self, task: Task, parameters: SpsParameters) -> Job:
+        noise_multiplier = calibrate(lambda z: self.events(task, parameters, z), task.epsilon, task.delta)
+        return Job(task.schema, noise_multiplier, task.seed, _report_at(task.workplace), task.workplace.checkpoints)
+
     def steps(self, task: Task, parameters: SpsParameters) -> Steps:
         _check(task, parameters)
         backbone = load_backbone(parameters.backbone or _shipped(task))
-        noise_multiplier = calibrate(lambda z: self.events(task, parameters, z), task.epsilon, task.delta)
-        job = Job(task.schema, noise_multiplier, task.seed, _report_at(task.workplace), task.workplace.checkpoints)
-        conversation = converse(job, parameters, backbone)
+        conversation = converse(self._job(task, parameters), parameters, backbone)
         question = next(conversation)
         while True:
             summed = yield Ask(question.query, question.artifacts)
@@ -47,6 +69,18 @@ class Sps:
                 made = stop.value
                 break
         return Product(*_arrays(made.images, made.labels), models=to_models(backbone, made.releases))
+
+
+def _noise_to_signal(query: Moments, crowd: Crowd, stages: int) -> float:
+    """Of the moments of one group. Clipping binds, and all layers together weigh as much as each group's own do."""
+    groups_of_a_record = query.groups * max(1, query.classes_per_pseudo_class) / query.schema.classes
+    return noise_of_class_means(
+        query,
+        crowd,
+        dimension=query.class_layers * layer_size(query.class_dimension),
+        bound=query.bound / math.sqrt(1 + groups_of_a_record) * max(1, query.classes_per_pseudo_class),
+        repeats=stages,
+    )
 
 
 def _report_at(workplace: Workplace) -> Report:
