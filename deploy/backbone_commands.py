@@ -27,36 +27,68 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Public networks through which records are summarized.", no_args_is_help=True)
 console = Console(stderr=True)
 
+_LINES = 50  # of progress in a log file
+
 
 @app.command()
 def pretrain(
     out: Annotated[Path, typer.Option(help="The file to write, .safetensors.")],
     procedural: Annotated[bool, typer.Option("--procedural", help="On images drawn by procedure: no data.")] = False,
-    folder: Annotated[Path | None, typer.Option(help="On a folder of public images, a folder each class.")] = None,
+    images: Annotated[Path | None, typer.Option(help="On public images: a folder of folders, one each class.")] = None,
     name: Annotated[str, typer.Option(help="The network: residual-16, residual-24 or wrn-22-8.")] = "residual-24",
     channels: Annotated[int, typer.Option(help="1 for grey images, 3 for colour.")] = 1,
     side: Annotated[int, typer.Option(help="Height and width of the training images.")] = 32,
     steps: Annotated[int, typer.Option(min=1)] = 6000,
     batch: Annotated[int, typer.Option(min=2, help="Images a step.")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same backbone on the same machine.")] = 0,
-    mirrored: Annotated[bool, typer.Option(help="With --folder: mirror images are as likely.")] = True,
+    mirrored: Annotated[bool, typer.Option(help="With --images: mirror images are as likely.")] = True,
     device: Annotated[str, typer.Option(help="Where to compute: cpu, cuda, cuda:1, mps.")] = "cpu",
     output: FormatOption = Format.text,
 ) -> None:
-    """Train a network to tell public images apart. An interrupted training goes on where it stopped."""
+    """Train a network to tell public images apart. An interrupted training goes on where it stopped.
+
+    Whoever uses the backbone later must allow its digest, so keep the file: the same command gives the same digest
+    on the same machine only.
+
+        silosynth backbone pretrain --images PUBLIC/train --channels 3 --out own.safetensors
+    """
     from silosynth.common.backbones import pretraining, save_backbone
     from silosynth.common.config import parse
 
     options = {"architecture": name, "channels": channels, "side": side, "steps": steps, "batch": batch, "seed": seed}
     plan = parse(pretraining.PretrainingPlan, options, "backbone pretrain")
     place = _device(device)
-    images = _images(plan, procedural, folder, mirrored, place)
+    source = _images(plan, procedural, images, mirrored, place)
     checkpoint = out.with_name(out.name + ".checkpoint")
     with _progress(plan.steps) as report:
-        trained = pretraining.pretrain(plan, images, place, checkpoint, report)
+        trained = pretraining.pretrain(plan, source, place, checkpoint, report)
     save_backbone(trained, out)
     checkpoint.unlink(missing_ok=True)
     _show(_facts(trained, side), output)
+
+
+@app.command("import")
+def import_weights(
+    weights: Annotated[Path, typer.Argument(help="Weights trained elsewhere, .safetensors, named as in the network.")],
+    out: Annotated[Path, typer.Option(help="The file to write, .safetensors.")],
+    name: Annotated[str, typer.Option(help="The network they are of, such as wrn-22-8 or resnet18.")],
+    channels: Annotated[int, typer.Option(help="1 for grey images, 3 for colour.")] = 3,
+    classes: Annotated[int, typer.Option(min=1, help="What it was trained to tell apart.")] = 1000,
+    mean: Annotated[float, typer.Option(help="Of pixels in [-1, 1]: it is taken off them.")] = 0.0,
+    std: Annotated[float, typer.Option(help="Of pixels in [-1, 1]: they are divided by it.")] = 1.0,
+    side: Annotated[int | None, typer.Option(help="Resize images to this side first.")] = None,
+    output: FormatOption = Format.text,
+) -> None:
+    """Make a backbone of your own public weights. They must be public: what they know of records is not protected.
+
+    From a PyTorch checkpoint: safetensors.torch.save_file(network.state_dict(), "weights.safetensors").
+    """
+    from silosynth.common.backbones import imported_backbone, save_backbone
+
+    looks = {"mean": (mean,) * channels, "std": (std,) * channels, "side": side}
+    made = imported_backbone(weights, {"architecture": name, "channels": channels, "classes": classes} | looks)
+    save_backbone(made, out)
+    _show(_facts(made, side or 32), output)
 
 
 @app.command()
@@ -77,7 +109,7 @@ def _images(
     from silosynth.common.backbones.training_images import FolderImages, ProceduralImages
 
     if procedural == (folder is not None):
-        raise ConfigError("say what to train on: either --procedural or --folder PATH")
+        raise ConfigError("say what to train on: either --procedural or --images FOLDER")
     if folder is None:
         return ProceduralImages(plan.seed, plan.channels, plan.side, device)
     return FolderImages(folder, plan.seed, plan.channels, plan.side, device, mirrored)
@@ -94,6 +126,10 @@ def _device(name: str) -> torch.device:
 
 @contextmanager
 def _progress(steps: int) -> Iterator[Report]:
+    """A bar on a terminal; in a log file a line now and then."""
+    if not console.is_terminal:
+        yield _in_lines(steps)
+        return
     columns = (TextColumn("training"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[quality]}"))
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         task = progress.add_task("", total=steps, quality="")
@@ -102,6 +138,18 @@ def _progress(steps: int) -> Iterator[Report]:
             progress.update(task, completed=done, quality=f"loss {loss:.2f}, accuracy {accuracy:.0%}")
 
         yield report
+
+
+def _in_lines(steps: int) -> Report:
+    told = 0
+
+    def report(done: int, loss: float, accuracy: float) -> None:
+        nonlocal told
+        if done * _LINES // steps > told:
+            told = done * _LINES // steps
+            console.print(f"{done} of {steps} steps, loss {loss:.2f}, accuracy {accuracy:.0%}", highlight=False)
+
+    return report
 
 
 def _facts(backbone: Backbone, side: int) -> dict[str, Any]:

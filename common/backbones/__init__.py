@@ -2,7 +2,7 @@
 
 from silosynth.common.backbones.backbone import Backbone
 from silosynth.common.backbones.blueprint import Blueprint
-from silosynth.common.backbones.sources import SHIPPED, backbone, load_backbone
+from silosynth.common.backbones.sources import SHIPPED, backbone, imported_backbone, load_backbone
 from silosynth.common.backbones.storage import decode_backbone, encode_backbone, save_backbone
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "backbone",
     "decode_backbone",
     "encode_backbone",
+    "imported_backbone",
     "load_backbone",
     "save_backbone",
 ]

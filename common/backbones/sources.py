@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
 
 from silosynth.common.backbones.backbone import Backbone
-from silosynth.common.backbones.blueprint import Blueprint
+from silosynth.common.backbones.blueprint import Blueprint, stored_tensors
 from silosynth.common.backbones.registry import ARCHITECTURES
 from silosynth.common.backbones.storage import load_tensors, read_backbone
 from silosynth.common.config import parse
-from silosynth.common.errors import ConfigError
+from silosynth.common.errors import ConfigError, DataError
 
 _WEIGHTS = Path(__file__).parent / "weights"
 SHIPPED = tuple(sorted(file.stem for file in _WEIGHTS.glob("*.safetensors")))
@@ -35,6 +38,20 @@ def load_backbone(source: str | Path) -> Backbone:
         f"there is no backbone {str(source)!r}: name a .safetensors file, one that is shipped ({', '.join(SHIPPED)}), "
         f"or one trained on ImageNet and published ({', '.join(published())})"
     )
+
+
+def imported_backbone(weights: Path, blueprint: dict[str, Any]) -> Backbone:
+    """Of weights that somebody trained elsewhere, in a safetensors file whose tensors are named as the network's."""
+    plan = parse(Blueprint, blueprint, "backbone import")
+    network = plan.network()
+    try:
+        tensors = {name: tensor.float() for name, tensor in load_file(weights).items() if tensor.is_floating_point()}
+    except Exception as error:  # the reader fails on a damaged file in more ways than can be listed
+        raise DataError(f"{weights}: is no safetensors file, or a damaged one: check the path") from error
+    if odd := sorted(stored_tensors(network).keys() ^ tensors.keys()):
+        raise DataError(f"{weights}: these are not the tensors of {plan.architecture}: compare {', '.join(odd[:4])}")
+    load_tensors(network, tensors)
+    return Backbone(plan, network, {"weights": "imported", "file": weights.name})
 
 
 def published() -> tuple[str, ...]:

@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from silosynth.common.backbones import load_backbone, pretraining
+from silosynth.common.backbones import backbone, load_backbone, pretraining
 from silosynth.common.backbones.pretraining import PretrainingPlan, pretrain
 from silosynth.common.backbones.training_images import FolderImages, ProceduralImages
 from silosynth.common.errors import ConfigError
@@ -104,11 +106,63 @@ def test_the_commands_train_and_inspect(tmp_path: Path) -> None:
     assert facts["recipe"]["images"] == "procedural"
 
 
+def test_a_log_file_gets_lines_of_progress(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretraining, "REPORT_EVERY", 1)
+    options = ["--name", "residual-16", "--steps", "4", "--batch", "4", "--side", "16", "--channels", "3"]
+    out = str(tmp_path / "own.safetensors")
+    trained = CliRunner().invoke(app, ["pretrain", "--images", str(folder), "--out", out, *options])
+    assert trained.exit_code == 0, trained.output
+    for done in range(1, 5):
+        assert f"{done} of 4 steps, loss " in trained.output
+    assert load_backbone(out).recipe["images"] == "folder"
+
+
+class TestImport:
+    """Weights from elsewhere become a backbone if they are those of the network they are said to be of."""
+
+    @pytest.fixture
+    def weights(self, tmp_path: Path) -> Path:
+        state = backbone("residual-16", 3, classes=7, seed=5).network.state_dict()
+        save_file(state, tmp_path / "weights.safetensors")
+        return tmp_path / "weights.safetensors"
+
+    def invoke(self, weights: Path, **options: str) -> dict[str, Any]:
+        said = {"out": str(weights.with_name("own.safetensors")), "name": "residual-16", "classes": "7"} | options
+        flags = [part for name, value in said.items() for part in (f"--{name}", value)]
+        done = CliRunner().invoke(app, ["import", str(weights), *flags, "--format", "json"], catch_exceptions=False)
+        facts: dict[str, Any] = json.loads(done.stdout)
+        return facts
+
+    def test_it_can_be_used_like_any_other(self, weights: Path) -> None:
+        facts = self.invoke(weights, mean="0.5", std="2")
+        own = load_backbone(weights.with_name("own.safetensors"))
+        assert own.digest == facts["digest"]
+        assert own.blueprint.mean == (0.5, 0.5, 0.5)
+        wanted = backbone("residual-16", 3, classes=7, seed=5).network.state_dict()
+        for name, tensor in own.network.state_dict().items():
+            assert torch.equal(tensor, wanted[name])
+
+    @pytest.mark.parametrize(
+        ("options", "complaint"),
+        [({"name": "residual-24"}, "not the tensors of residual-24"), ({"name": "residual-99"}, "residual-99")],
+    )
+    def test_weights_of_another_network_are_refused(
+        self, weights: Path, options: dict[str, str], complaint: str
+    ) -> None:
+        with pytest.raises(ConfigError, match=complaint):
+            self.invoke(weights, **options)
+
+    def test_another_kind_of_file_is_refused(self, weights: Path) -> None:
+        weights.write_bytes(b"PK a pickle")
+        with pytest.raises(ConfigError, match="no safetensors file"):
+            self.invoke(weights)
+
+
 @pytest.mark.parametrize(
     "options",
     [
         [],
-        ["--procedural", "--folder", "."],
+        ["--procedural", "--images", "."],
         ["--procedural", "--device", "abacus"],
         ["--procedural", "--channels", "2"],
     ],
