@@ -9,7 +9,7 @@ import tomli_w
 from silosynth.common.errors import ConfigError
 from silosynth.deploy.provision import write_secret
 from silosynth.deploy.server_folder import ServerFolder
-from silosynth.server.releases.publisher import load_key, public_half
+from silosynth.server.releases.keys import load_key, public_half
 from silosynth.server.releases.tokens import Tokens
 
 _HEAD = """\

@@ -22,7 +22,7 @@ from silosynth.deploy.addresses import all_interfaces, bracketed, split
 from silosynth.deploy.kit_texts import Answers
 from silosynth.deploy.provision import Authority, fingerprint, write_identity, write_node_key
 from silosynth.server.config import ServerConfig, load_server
-from silosynth.server.releases.publisher import create_key, load_key, public_half
+from silosynth.server.releases.keys import create_key, load_key, public_half
 
 GUARD_SOCKET = "unix:../guard.sock"  # beside guard/, so that a courier that is another user can reach it
 _ALWAYS_VALID_HOSTS = ("localhost", "127.0.0.1")  # the server's own commands dial Flower on loopback

@@ -142,8 +142,7 @@ def withdraw(
     Silos and consumers that have pulled it learn of it when they next ask; what was made public stays public.
     """
     from silosynth.common.publication.names import ReleaseName
-    from silosynth.server.releases.publisher import STORE_FOLDER
-    from silosynth.server.releases.store import Store
+    from silosynth.server.releases.store import STORE_FOLDER, Store
 
     Store(server / STORE_FOLDER).withdraw(ReleaseName.parse(release), reason)
     console.print(f"{release} is withdrawn: {reason}", soft_wrap=True, markup=False)

@@ -35,6 +35,8 @@ Progress = Callable[[int, int], None]
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _ANSWER_SECONDS = 30.0
 _SPARE_BYTES = 64 << 20  # that a disk must have left beside the release
+_WINDOW_BYTES = 4 << 20  # that may be on the way: left to itself, gRPC takes as much memory as a fast network fills
+_OPTIONS = [*channels.OPTIONS, ("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", _WINDOW_BYTES)]
 _HANDSHAKE_WORDS = ("CERTIFICATE_VERIFY_FAILED", "Ssl handshake failed", "SSL_ERROR_SSL", "Peer name")
 
 
@@ -107,7 +109,7 @@ class Catalog:
     @contextmanager
     def _stub(self) -> Iterator[CatalogStub]:
         access = self._access
-        with grpc.secure_channel(access.address, access.credentials, options=channels.OPTIONS) as channel:
+        with grpc.secure_channel(access.address, access.credentials, options=_OPTIONS) as channel:
             try:
                 yield CatalogStub(channel)
             except grpc.RpcError as error:

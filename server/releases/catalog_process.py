@@ -11,8 +11,7 @@ from pathlib import Path
 from silosynth.common.errors import SilosynthError
 from silosynth.server.config import load_server
 from silosynth.server.releases.catalog import Catalog, serve_catalog
-from silosynth.server.releases.publisher import STORE_FOLDER
-from silosynth.server.releases.store import Store
+from silosynth.server.releases.store import STORE_FOLDER, Store
 from silosynth.server.releases.tokens import Tokens
 
 _STOP_SECONDS = 5.0

@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from silosynth.server.releases.facts import ReleaseFacts, Score, in_words
+from silosynth.server.releases.entries import Score
+from silosynth.server.releases.facts import ReleaseFacts, in_words
 from silosynth.server.releases.table_file import TABLE
 
 CONTACT_SHEET = "contact-sheet.png"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -11,7 +12,16 @@ from silosynth.common.config import Section
 from silosynth.common.publication.manifest import Digest, Manifest
 from silosynth.common.publication.names import ReleaseName
 from silosynth.protos.v1 import catalog_pb2
-from silosynth.server.releases.facts import Score
+
+
+@dataclass(frozen=True)
+class Score:
+    """One line of the table of accuracies."""
+
+    release: str
+    epsilon: float | None
+    delta: float
+    accuracy: float | None
 
 
 class Entry(Section):

@@ -18,6 +18,7 @@ from silosynth.common.schema import Schema
 from silosynth.server.config import PublicationSettings
 from silosynth.server.evaluation import Evaluation
 from silosynth.server.releases.code_version import code_version
+from silosynth.server.releases.entries import Score
 from silosynth.server.releases.table_file import TableFile
 
 
@@ -29,16 +30,6 @@ class Proof:
     queries: Sequence[Query]
     receipts: Sequence[Receipt]
     heads: Sequence[Head]
-
-
-@dataclass(frozen=True)
-class Score:
-    """One line of the table of accuracies."""
-
-    release: str
-    epsilon: float | None
-    delta: float
-    accuracy: float | None
 
 
 @dataclass(frozen=True)

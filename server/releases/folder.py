@@ -11,7 +11,6 @@ contact-sheet.png  evaluation.json  manifest.json  manifest.json.sig
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -31,6 +30,7 @@ from silosynth.server.recipes.base import Product
 from silosynth.server.releases.contact_sheet import contact_sheet, to_picture
 from silosynth.server.releases.croissant import croissant
 from silosynth.server.releases.dataset_card import CONTACT_SHEET, dataset_card
+from silosynth.server.releases.durable import sync
 from silosynth.server.releases.facts import ReleaseFacts
 from silosynth.server.releases.manifest import write_manifest
 from silosynth.server.releases.privacy_card import privacy_card
@@ -61,15 +61,6 @@ def write_release(path: Path, product: Product, facts: ReleaseFacts, key: Ed2551
     unfinished.rename(path)
     sync(path.parent)
     return path
-
-
-def sync(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _write_data(folder: Path, product: Product, facts: ReleaseFacts) -> None:

@@ -23,9 +23,10 @@ from silosynth.common.publication.manifest import Manifest, Naming, Parent
 from silosynth.common.publication.names import ReleaseName
 from silosynth.common.publication.signature import MANIFEST, SIGNATURE
 from silosynth.common.publication.verification import verify_release
+from silosynth.server.releases.durable import sync, write_durably
 from silosynth.server.releases.entries import Entry
-from silosynth.server.releases.folder import sync
 
+STORE_FOLDER = "store"  # in the server's folder
 _ENTRY, _WITHDRAWN = "entry.json", "withdrawn.json"
 
 
@@ -69,7 +70,7 @@ class Store:
             (SIGNATURE, (folder / SIGNATURE).read_bytes()),
             (_ENTRY, entry.model_dump_json(indent=2).encode()),
         ):
-            _write_durably(place / name, data)
+            write_durably(place / name, data)
         return entry
 
     def entries(self) -> list[Entry]:
@@ -89,7 +90,7 @@ class Store:
         if (earlier := self.withdrawn(release)) is not None:
             raise ConfigError(f"{release} is withdrawn already: {earlier}")
         note = {"reason": reason, "time": _now()}
-        _write_durably(self._place(release) / _WITHDRAWN, json.dumps(note).encode())
+        write_durably(self._place(release) / _WITHDRAWN, json.dumps(note).encode())
 
     def withdrawn(self, release: ReleaseName) -> str | None:
         """Why a release was taken back, if it was."""
@@ -143,11 +144,3 @@ def _now() -> str:
 def _accuracy(folder: Path) -> float | None:
     path = folder / "evaluation.json"
     return float(json.loads(path.read_text())["accuracy"]) if path.exists() else None
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    scratch = path.with_name(f".{path.name}.new")
-    scratch.write_bytes(content)
-    sync(scratch)
-    scratch.replace(path)
-    sync(path.parent)

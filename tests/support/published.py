@@ -27,8 +27,9 @@ from silosynth.server.evaluation import Evaluation
 from silosynth.server.recipes.base import Product
 from silosynth.server.releases.catalog import Catalog, serve_catalog
 from silosynth.server.releases.entries import Entry
-from silosynth.server.releases.publisher import STORE_FOLDER, Outcome, Publisher, create_key
-from silosynth.server.releases.store import Store
+from silosynth.server.releases.keys import create_key
+from silosynth.server.releases.publisher import Outcome, Publisher
+from silosynth.server.releases.store import STORE_FOLDER, Store
 from silosynth.server.releases.tokens import Tokens
 from silosynth.server.witness import Witness
 

@@ -26,7 +26,8 @@ from silosynth.server.evaluation import evaluate
 from silosynth.server.recipes.base import Product
 from silosynth.server.releases import folder as folder_module
 from silosynth.server.releases.contact_sheet import contact_sheet
-from silosynth.server.releases.publisher import Outcome, load_key
+from silosynth.server.releases.keys import load_key
+from silosynth.server.releases.publisher import Outcome
 
 COLOUR, TABLE = Schema((6, 5, 3), 3), Schema((4,), 3)
 DELTA = 1e-5
