@@ -33,8 +33,8 @@ def seen_through(query: SufficientStatistics, bench: Bench) -> Callable[[Feature
     spatial, channels = SpatialFeatures(backbone), query.schema.shape[2]
     if channels not in (1, backbone.blueprint.channels):
         raise QueryError(f"the backbone takes {backbone.blueprint.channels} channels, the records have {channels}")
-    if spatial.size(channels) != query.features:
-        raise QueryError(f"the backbone gives {spatial.size(channels)} features, the query is for {query.features}")
+    if (size := spatial.size(query.schema.shape)) != query.features:
+        raise QueryError(f"the backbone gives {size} features, the query is for {query.features}")
 
     @torch.inference_mode()
     def look(features: Features) -> Features:

@@ -1,8 +1,8 @@
 """Features that keep the layout of an image: a public network's activations pooled to coarse grids, and a thumbnail.
 
-Moments pooled over all positions forget where things are; here the last layer is seen at 2x2 places, a middle one at
-3x3, the image itself at 7x7. Each layer is scaled by its BatchNorm's public mean and deviation, so that features of
-ordinary images are about as long as 1; they are then cut to that length. Differentiable in the images.
+Moments pooled over all positions forget where things are; here the last layer and a middle one are seen at 2x2 places,
+the image itself at 14x14 (grey) or 8x8 (colour). Each layer is scaled by its BatchNorm's public mean and deviation, so
+that features of ordinary images are about as long as 1; they are then cut to that length. Differentiable in the images.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from silosynth.common.backbones import Backbone
 from silosynth.common.procedural.dice import Dice
 
-LAST_SIDE, MIDDLE_SIDE, THUMBNAIL_SIDE = 2, 3, 7
+PLACES = 2  # along each side, for the layers
+THUMBNAIL_VALUES = 200  # at most, of all channels together
 MOST_CHANNELS = 96  # of a layer; wider ones are projected, or second moments would be mostly noise
 _STREAM = 0x5FA71A1
 
@@ -28,14 +29,14 @@ class SpatialFeatures:
         norms = [module for module in backbone.network.modules() if isinstance(module, nn.BatchNorm2d)]
         self._backbone = backbone
         self._views = [
-            _View(norms, len(norms) - 1, LAST_SIDE),
-            _View(norms, 2 * len(norms) // 3, MIDDLE_SIDE),
+            _View(norms, len(norms) - 1, PLACES),
+            _View(norms, 2 * len(norms) // 3, PLACES),
         ]
 
     def __call__(self, images: Tensor) -> Tensor:
         taps = self._backbone.forward_taps(images)
         blocks = [view(taps) for view in self._views]
-        blocks.append(F.adaptive_avg_pool2d(images, THUMBNAIL_SIDE).flatten(1))
+        blocks.append(thumbnails(images).flatten(1))
         features = torch.cat([block / math.sqrt(block.shape[1]) for block in blocks], dim=1)
         # Hostile weights may overflow: what is not a number must not pass the cut below as one.
         finite = features.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
@@ -46,9 +47,21 @@ class SpatialFeatures:
     def device(self) -> torch.device:
         return next(self._backbone.network.parameters()).device
 
-    def size(self, channels: int) -> int:
-        """For images of so many channels."""
-        return sum(view.size for view in self._views) + channels * THUMBNAIL_SIDE**2
+    def size(self, shape: tuple[int, ...]) -> int:
+        """For images of this height, width and number of channels."""
+        return sum(view.size for view in self._views) + math.prod(thumbnail_shape(shape))
+
+
+def thumbnail_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Channels, height and width of the thumbnail of an image of this height, width and number of channels."""
+    height, width, channels = shape
+    side = math.isqrt(THUMBNAIL_VALUES // channels)
+    return channels, min(side, height), min(side, width)
+
+
+def thumbnails(images: Tensor) -> Tensor:
+    channels, height, width = images.shape[1:]
+    return F.adaptive_avg_pool2d(images, thumbnail_shape((height, width, channels))[1:])
 
 
 class _View:

@@ -11,12 +11,10 @@ from torch import Tensor
 
 from silosynth.common.backbones import Backbone
 from silosynth.common.queries import Moments, encode
-from silosynth.common.statistics import MomentStatistics, Statistics, split
+from silosynth.common.statistics import MomentStatistics, Statistics, decode_center, split
+from silosynth.common.synthesis.certainty import SMALLEST_SHARE, certainty, shares
 from silosynth.common.synthesis.gaussian import Gaussians
-from silosynth.common.synthesis.paper_release import Release
-
-SMALLEST_SHARE = 0.1  # of an equal share: the images of a class that nobody has must be drawn somewhere, too
-LARGEST_NOISE = 2.0  # standard deviations: a class that has no more records than noise may feign is unknown
+from silosynth.common.synthesis.stage_release import Release
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,9 @@ class Stage:
     @classmethod
     def of(cls, release: Release, backbone: Backbone, gamma: float) -> Self:
         """gamma is the paper's gamma_eig."""
-        query, center = release.query, release.decoded_center()
+        query = release.query
+        assert isinstance(query, Moments)
+        center = decode_center(release.center, query) if query.center else None
         statistics = MomentStatistics(query, backbone, center)
         sums, counts = split(release.values, query)
         means = statistics.estimate(sums, counts)
@@ -42,8 +42,8 @@ class Stage:
             center,
             Gaussians.from_moments(means.means, means.seconds, gamma),
             Gaussians.from_moments(means.class_means, means.class_seconds, gamma),
-            _weights(groups @ counts, count_noise * groups.sum(1).sqrt()),
-            _shares(counts),
+            certainty(groups @ counts, count_noise * groups.sum(1).sqrt()),
+            shares(counts),
         )
 
     def measured(self, statistics: MomentStatistics, images: Tensor, labels: Tensor) -> tuple[Statistics, Tensor]:
@@ -70,14 +70,3 @@ class Stage:
         for tensor in (*vars(self.layers).values(), *vars(self.classes).values(), self.class_weights, self.shares):
             digest.update(tensor.cpu().contiguous().numpy().data)
         return digest.digest()
-
-
-def _weights(sizes: Tensor, noise: Tensor) -> Tensor:
-    """What is certain of groups of these noisy sizes."""
-    doubt = (LARGEST_NOISE * noise / sizes.clamp(min=1)).square().clamp(max=1)
-    return torch.where(sizes >= 1, 1 - doubt, 0.0).float()
-
-
-def _shares(counts: Tensor) -> Tensor:
-    positive = counts.clamp(min=0)
-    return (positive / positive.mean().clamp(min=1)).clamp(min=SMALLEST_SHARE).float()

@@ -13,26 +13,17 @@ from collections.abc import Sequence
 from typing import Self
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from silosynth.common.backbones import Backbone
-from silosynth.common.config import Section
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.statistics import MomentStatistics
-from silosynth.common.synthesis.paper_release import Release
 from silosynth.common.synthesis.paper_stage import Stage
 from silosynth.common.synthesis.running import RunningMoments
+from silosynth.common.synthesis.settings import Matching
+from silosynth.common.synthesis.stage_release import Release
 from silosynth.common.synthesis.target import Target
 from silosynth.common.synthesis.working_copy import working_copy
-
-
-class Matching(Section):
-    """How the released moments are understood and weighed; defaults are the paper's, which does not tell the decay."""
-
-    gamma: float = Field(2.0, ge=0, description="gamma_eig: jitter over the depth of the lowest eigenvalue")
-    class_weight: float = Field(30.0, ge=0, description="lambda_C, of the classes beside the layers")
-    decay: float = Field(0.8, ge=0, lt=1, description="share of the running synthetic moments that outlives a batch")
 
 
 class PaperTarget(Target):

@@ -33,6 +33,14 @@ class Settings(Section):
         return 1 - (1 - self.smallest_crop) * step / max(1, self.steps - 1)
 
 
+class Matching(Section):
+    """How the released moments are understood and weighed; defaults are the paper's, which does not tell the decay."""
+
+    gamma: float = Field(2.0, ge=0, description="gamma_eig: jitter over the depth of the lowest eigenvalue")
+    class_weight: float = Field(30.0, ge=0, description="lambda_C, of the classes beside the layers")
+    decay: float = Field(0.8, ge=0, lt=1, description="share of the running synthetic moments that outlives a batch")
+
+
 class Workshop(Section):
     """Where it is done: decides nothing about the images but the last bits of their numbers."""
 

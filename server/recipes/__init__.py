@@ -7,8 +7,10 @@ from silosynth.server.recipes.ldpdc import Ldpdc
 from silosynth.server.recipes.ndpdc import Ndpdc
 from silosynth.server.recipes.prototypes import Prototypes
 from silosynth.server.recipes.ridge import Ridge
+from silosynth.server.recipes.sps import Sps
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (Dosser(), Ldpdc(), Ndpdc(), Prototypes(), Ridge())}
+_ALL: tuple[Recipe, ...] = (Dosser(), Ldpdc(), Ndpdc(), Prototypes(), Ridge(), Sps())
+RECIPES = {recipe.name: recipe for recipe in _ALL}
 
 
 def recipe_named(name: str) -> Recipe:

@@ -1,6 +1,6 @@
 """SPS and SPS+ (Summarize, Privatize, Synthesize): images that look like the records to a public network.
 
-Central generation: the silos send moments of the network's activations, once for each stage, and the server makes
+Central generation: the silos send statistics of the network's activations, once for each stage, and the server makes
 images that have the same ones. How many images it makes costs no privacy: the product keeps the statistics.
 """
 
@@ -11,45 +11,50 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from silosynth.common.accounting import calibrate
-from silosynth.common.backbones import load_backbone
+from silosynth.common.backbones import Backbone, load_backbone
 from silosynth.common.config import Section
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
-from silosynth.common.queries import Moments
+from silosynth.common.queries import Moments, SufficientStatistics
 from silosynth.common.queries.moments import layer_size
 from silosynth.common.synthesis.engine import Report, Sketch
-from silosynth.common.synthesis.paper_release import to_models
-from silosynth.common.synthesis.sps import Answer, Job, converse
+from silosynth.common.synthesis.spatial_sps import discriminant
+from silosynth.common.synthesis.sps import Answer, Job, converse, questions
 from silosynth.common.synthesis.sps_parameters import SpsParameters
-from silosynth.server.recipes.base import Ask, Product, Steps, Summed, Task
+from silosynth.common.synthesis.stage_release import Release, to_models
+from silosynth.server.recipes.base import Ask, Classifier, Product, Steps, Summed, Task
 from silosynth.server.recipes.outlook import Crowd, Outlook, noise_of_class_means
 from silosynth.server.recipes.workplace import Workplace
 
-_BEARABLE = 1.0
+_BEARABLE = {"paper": 1.0, "spatial": 1.0}
 
 
 class Sps:
     name = "sps"
     parameters: type[Section] = SpsParameters
-    levers: tuple[dict[str, Any], ...] = ({"class_dimension": 16}, {"class_layers": 1})
+    levers: tuple[dict[str, Any], ...] = ()
+    post_processing = (
+        "Images are optimized until a public network sees in them the noisy statistics that the silos released, summed "
+        "over silos; soft labels, if any, are those of a Gaussian discriminant made of the same statistics."
+    )
 
     def events(self, task: Task, parameters: SpsParameters, noise_multiplier: float) -> list[Event]:
-        return [SampledGaussian(noise_multiplier)] * parameters.stages
+        return [SampledGaussian(z) for z in parameters.noises(noise_multiplier)]
 
     def outlook(self, task: Task, parameters: SpsParameters, crowd: Crowd) -> Outlook:
-        _check(task, parameters)
-        backbone = load_backbone(parameters.backbone or _shipped(task))
-        query = next(converse(self._job(task, parameters), parameters, backbone)).query
+        _check(task)
+        queries = list(questions(self._job(task, parameters), parameters, _backbone(task, parameters)))
         images = task.schema.classes * parameters.images_per_class
         return Outlook(
-            [query] * parameters.stages,
-            _noise_to_signal(query, crowd, parameters.stages),
-            _BEARABLE,
+            queries,
+            _noise_to_signal(queries[-1], crowd, parameters.stages),
+            _BEARABLE[parameters.statistics],
             crowd.records * parameters.stages,
-            images * sum(parameters.settings(stage).steps for stage in range(parameters.stages)),
+            images * parameters.steps_in_all(),
         )
 
     def _job(self, task: Task, parameters: SpsParameters) -> Job:
@@ -57,8 +62,8 @@ class Sps:
         return Job(task.schema, noise_multiplier, task.seed, _report_at(task.workplace), task.workplace.checkpoints)
 
     def steps(self, task: Task, parameters: SpsParameters) -> Steps:
-        _check(task, parameters)
-        backbone = load_backbone(parameters.backbone or _shipped(task))
+        _check(task)
+        backbone = _backbone(task, parameters)
         conversation = converse(self._job(task, parameters), parameters, backbone)
         question = next(conversation)
         while True:
@@ -68,11 +73,19 @@ class Sps:
             except StopIteration as stop:
                 made = stop.value
                 break
-        return Product(*_arrays(made.images, made.labels), models=to_models(backbone, made.releases))
+        return Product(
+            *_arrays(made.images, made.labels),
+            soft_labels=None if made.soft_labels is None else made.soft_labels.numpy(),
+            models=to_models(backbone, parameters, made.releases),
+            classifier=_classifier(task, backbone, made.releases[-1]) if parameters.statistics == "spatial" else None,
+        )
 
 
-def _noise_to_signal(query: Moments, crowd: Crowd, stages: int) -> float:
-    """Of the moments of one group. Clipping binds, and all layers together weigh as much as each group's own do."""
+def _noise_to_signal(query: Moments | SufficientStatistics, crowd: Crowd, stages: int) -> float:
+    """Of what is learned of one class, or of one group."""
+    if isinstance(query, SufficientStatistics):
+        return noise_of_class_means(query, crowd, dimension=query.dimension, bound=query.class_weight)
+    # Clipping binds, and all layers together weigh as much as each group's own do.
     groups_of_a_record = query.groups * max(1, query.classes_per_pseudo_class) / query.schema.classes
     return noise_of_class_means(
         query,
@@ -94,18 +107,26 @@ def _arrays(images: Tensor, labels: Tensor) -> tuple[npt.NDArray[np.float32], np
     return np.ascontiguousarray(images.permute(0, 2, 3, 1).numpy()), labels.numpy()
 
 
+def _classifier(task: Task, backbone: Backbone, release: Release) -> Classifier:
+    """The discriminant by which soft labels are made: what the statistics tell without any images."""
+    scores, (height, width, channels) = discriminant(backbone, release), task.schema.shape
+
+    def classify(features: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+        images = torch.from_numpy(features).reshape(-1, height, width, channels).permute(0, 3, 1, 2)
+        return scores(images).argmax(1).numpy()
+
+    return classify
+
+
 def _answer(summed: Summed) -> Answer:
     return Answer(summed.plan.layout.join(summed.blocks), math.sqrt(summed.noise_variance))
 
 
-def _check(task: Task, parameters: SpsParameters) -> None:
+def _check(task: Task) -> None:
     if not task.schema.is_image:
         raise ConfigError("sps makes images, these records are rows of a table: choose another recipe, such as ridge")
-    if parameters.statistics == "spatial":
-        raise ConfigError('statistics = "spatial" cannot be asked for yet: choose "paper"')
-    if parameters.labels == "gaussian":
-        raise ConfigError('labels = "gaussian" cannot be made yet: choose "hard"')
 
 
-def _shipped(task: Task) -> str:
-    return "procedural-grey" if task.schema.shape[2] == 1 else "procedural-colour"
+def _backbone(task: Task, parameters: SpsParameters) -> Backbone:
+    shipped = "procedural-grey" if task.schema.shape[2] == 1 else "procedural-colour"
+    return load_backbone(parameters.backbone or shipped)

@@ -18,15 +18,17 @@ from silosynth.common.backbones import Backbone, encode_backbone
 from silosynth.common.datasets import Records
 from silosynth.common.errors import DataError
 from silosynth.common.queries import ClassCounts, Moments, encode
-from silosynth.common.statistics import MomentStatistics, encode_center, flatten
+from silosynth.common.statistics import MomentStatistics, decode_center, encode_center, flatten
 from silosynth.common.synthesis import Settings, Sketch, balanced_labels, synthesize
-from silosynth.common.synthesis.paper_release import Release, from_models, to_models
+from silosynth.common.synthesis.paper_sps import center_of, start
 from silosynth.common.synthesis.paper_stage import Stage
-from silosynth.common.synthesis.paper_target import Matching, PaperTarget
-from silosynth.common.synthesis.sps import center_of, start
+from silosynth.common.synthesis.paper_target import PaperTarget
+from silosynth.common.synthesis.settings import Matching
+from silosynth.common.synthesis.sps_parameters import SpsParameters
+from silosynth.common.synthesis.stage_release import Release, from_models, to_models
 
 LABELS = balanced_labels(3, 8)
-BRIEF = Settings(steps=30, batch=24, smallest_crop=0.8, rate=0.1)
+BRIEF = Settings(steps=60, batch=24, smallest_crop=0.8, rate=0.1)
 CPU = torch.device("cpu")
 
 
@@ -64,7 +66,7 @@ def release_of(records: Records, network: Backbone, center: bytes = b"", noise: 
     named = hashlib.sha256(center).hexdigest() if center else ""
     query = query_of(network, center=named, **others)
     images, labels = pixels(records)
-    stage_center = Release(query, np.zeros(0), 0.0, center).decoded_center()
+    stage_center = decode_center(center, query) if center else None
     sums = MomentStatistics(query, network, stage_center).clipped_sums(images, labels)
     counts = torch.bincount(labels, minlength=3).double() * query.count_step() * query.grid()
     values: npt.NDArray[np.float64] = torch.cat([flatten(sums), counts]).numpy()
@@ -190,14 +192,16 @@ class TestStages:
 class TestArchive:
     def test_a_release_that_was_kept_gives_the_same_target(self, network: Backbone) -> None:
         releases = TestStages().releases(network)
-        again, kept = from_models(to_models(network, releases))
+        parameters = SpsParameters(statistics="paper", steps=7)
+        again, known, kept = from_models(to_models(network, parameters, releases))
+        assert known == parameters
         assert target_of(again, *kept).identity == target_of(network, *releases).identity
 
     def test_statistics_of_another_kind_are_refused(self, network: Backbone) -> None:
-        models = to_models(network, [release_of(toy_records(), network)])
+        models = to_models(network, SpsParameters(), [release_of(toy_records(), network)])
         other = encode(ClassCounts(schema=TOY, noise_multiplier=1.0))
         models["statistics-0"]["query"] = np.frombuffer(other, np.uint8)
-        with pytest.raises(DataError, match="another kind"):
+        with pytest.raises(DataError, match="of this kind"):
             from_models(models)
 
 
