@@ -26,7 +26,7 @@ from silosynth.server.advice import Advice, advise
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import ceiling
 from silosynth.server.planning import Proposal, Verdict
-from silosynth.server.recipes import recipe_named
+from silosynth.server.recipes import Recipe, recipe_named
 from silosynth.server.recipes.base import Task
 from silosynth.server.recipes.outlook import Crowd
 
@@ -46,7 +46,7 @@ class DemoOptions:
 def run_demo(options: DemoOptions, console: Console) -> dict[str, Any]:
     """Start everything, run once, stop everything; returns what happened, for people and for JSON."""
     train, test = load("digits", split="train"), load("digits", split="test")
-    advice = _advice(options, train)  # an unknown recipe fails before anything is started
+    advice = advice_for(options, train)  # an unknown recipe fails before anything is started
     folder = _fresh_folder(options.folder)
     console.print(f"[bold]silosynth demo[/]: {options.silos} silos on this machine, folder {folder}")
     if advice.verdict is not Verdict.enough:
@@ -98,11 +98,17 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
     console.print(f"Pulled and verified by every silo as {summary['name']}", soft_wrap=True)
 
 
-def _advice(options: DemoOptions, train: Records) -> Advice:
+def advice_for(options: DemoOptions, train: Records) -> Advice:
     recipe = recipe_named(options.recipe)
     task = Task(train.schema, options.epsilon, options.delta, options.seed)
-    proposal = Proposal(recipe, task, recipe.parameters(), Crowd(options.silos, len(train) // options.silos))
+    parameters = recipe.parameters(**_quick(recipe))
+    proposal = Proposal(recipe, task, parameters, Crowd(options.silos, len(train) // options.silos))
     return advise(proposal, proposal.outlook())
+
+
+def _quick(recipe: Recipe) -> dict[str, Any]:
+    """A demo is not waited for: recipes that have presets are shown with their quick one."""
+    return {"preset": "quick"} if "preset" in recipe.parameters.model_fields else {}
 
 
 def _provision(federation: LocalFederation, options: DemoOptions, train: Records) -> None:
@@ -123,6 +129,7 @@ def _run_config(options: DemoOptions, federation: LocalFederation, train: Record
         "name": "demo",
         "recipe": options.recipe,
         "seed": options.seed,
+        "parameters": _quick(recipe_named(options.recipe)),
         "records": {"shape": list(schema.shape), "classes": schema.classes},
         "privacy": {"epsilon": options.epsilon, "delta": options.delta},
         "federation": {
