@@ -75,7 +75,7 @@ def evaluate(
     """How well does a model trained on a finished dataset do on this silo's own records? For your eyes only.
 
     Run it as the guard's user. The figures are exact, hence private: they are printed here and neither kept nor sent.
-    Do not publish them; the server may ask for such a figure with noise, by a query like any other.
+    Do not publish them: no ledger knows of them.
     """
     from silosynth.deploy.local_evaluation import evaluate_locally, score_table
 

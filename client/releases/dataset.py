@@ -12,11 +12,10 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from silosynth.client.releases.shelf import Shelf
+from silosynth.common.publication.contents import ARRAYS
 from silosynth.common.publication.manifest import Manifest
 from silosynth.common.publication.names import ReleaseName
 from silosynth.common.publication.verification import verify_release
-
-ARRAYS = "data/train.npz"
 
 
 class ReleaseDataset(Dataset[tuple[Tensor, int]]):

@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from silosynth.client.releases.dataset import ReleaseDataset, load_dataset
 from silosynth.common.errors import ConfigError
+from silosynth.common.publication.contents import PICTURES
 
 _ROWS_AT_ONCE = 1024
-_PICTURES, _TABLE = "data/train", "data/train.csv"
+_TABLE = "data/train.csv"
 
 
 def export_parquet(folder: Path, target: Path) -> int:
@@ -100,10 +101,10 @@ def _batches(release: ReleaseDataset, pictures: list[Path] | None) -> Iterator[d
 
 def _pictures(folder: Path, release: ReleaseDataset) -> list[Path] | None:
     """The picture of every record, in the records' order; None where a release has none."""
-    if not (folder / _PICTURES).is_dir():
+    if not (folder / PICTURES).is_dir():
         return None
     labels = release.labels.numpy()
-    folders = {int(re.split("[^0-9]", path.name)[0]): path for path in (folder / _PICTURES).iterdir()}
+    folders = {int(re.split("[^0-9]", path.name)[0]): path for path in (folder / PICTURES).iterdir()}
     return [
         folders[label] / f"{number:06}.png" for label, number in zip(labels, _numbers_in_class(labels), strict=True)
     ]

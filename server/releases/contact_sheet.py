@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-Pixels = npt.NDArray[Any]  # uint8
+from silosynth.common.publication.contents import Pixels, to_picture
 
 _MOST_CLASSES = 200
 _MOST_COLUMNS = 12
@@ -38,11 +37,6 @@ def contact_sheet(images: Pixels, labels: npt.NDArray[np.int64], names: Sequence
         pen.text((left + _GAP, top + (height - _GAP) // 2), name, fill="black", font=font, anchor="lm")
         sheet.paste(strip, (left + margin, top))
     return sheet
-
-
-def to_picture(image: Pixels) -> Image.Image:
-    """Grey for one channel, colour for three."""
-    return Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
 
 
 def _strip(images: Pixels, classes: int) -> Image.Image:

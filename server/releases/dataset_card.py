@@ -152,7 +152,7 @@ def _guarantee(facts: ReleaseFacts) -> str:
         "silo: with or without any one record of a silo, everything this run has made public would have come out much "
         "the same. Whoever guesses from it whether a certain record was there, whatever else is known, sees the odds "
         f"change by a factor of at most {_rounded_up(math.exp(epsilon))} (e to the epsilon), save with a probability "
-        "of about delta. Whoever has several records is protected less."
+        f"of about delta. Whoever has several records is protected less.{facts.adding_up}"
     )
 
 

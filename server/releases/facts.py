@@ -85,6 +85,13 @@ class ReleaseFacts:
         return f"It follows {before}."
 
     @property
+    def adding_up(self) -> str:
+        """Why an epsilon is not all there is to say where versions follow each other."""
+        if self.naming.parent is None:
+            return ""
+        return " These are this version's figures alone: where versions are about the same records, losses add up."
+
+    @property
     def day(self) -> str:
         return self.naming.created[:10]
 

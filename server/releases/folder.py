@@ -11,23 +11,20 @@ contact-sheet.png  evaluation.json  manifest.json  manifest.json.sig
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from safetensors.numpy import save_file
 
-from silosynth.common.datasets.records import Records
 from silosynth.common.errors import ConfigError
+from silosynth.common.publication.contents import ARRAYS, PICTURES, write_arrays, write_pictures
 from silosynth.common.publication.files import measure
 from silosynth.common.schema import Schema
 from silosynth.server.config import SchemaSettings
 from silosynth.server.recipes.base import Product
-from silosynth.server.releases.contact_sheet import contact_sheet, to_picture
+from silosynth.server.releases.contact_sheet import contact_sheet
 from silosynth.server.releases.croissant import croissant
 from silosynth.server.releases.dataset_card import CONTACT_SHEET, dataset_card
 from silosynth.server.releases.durable import sync
@@ -65,9 +62,10 @@ def write_release(path: Path, product: Product, facts: ReleaseFacts, key: Ed2551
 
 def _write_data(folder: Path, product: Product, facts: ReleaseFacts) -> None:
     records = product.records(facts.schema)
-    _write_arrays(folder / "data/train.npz", records, product)
+    kind = "images" if facts.schema.is_image else "features"
+    write_arrays(folder / ARRAYS, kind, records.features, records.labels, product.soft_labels)
     if has_pictures(facts.schema):
-        _write_pictures(folder / "data/train", records, facts.classes)
+        write_pictures(folder / PICTURES, records.features, records.labels, facts.classes)
         contact_sheet(records.features, records.labels, facts.classes).save(folder / CONTACT_SHEET)
     if facts.table_file is not None:
         facts.table_file.write(folder / TABLE, records)
@@ -85,32 +83,6 @@ def _write_documents(folder: Path, product: Product, facts: ReleaseFacts) -> Non
 
 def has_pictures(schema: Schema) -> bool:
     return schema.is_image and schema.shape[2] in _PICTURE_CHANNELS
-
-
-def _write_arrays(path: Path, records: Records, product: Product) -> None:
-    arrays: dict[str, Any] = {
-        "images" if records.schema.is_image else "features": records.features,
-        "labels": records.labels.astype(np.int64),
-    }
-    if product.soft_labels is not None:
-        arrays["soft_labels"] = product.soft_labels.astype(np.float32)
-    np.savez_compressed(path, **arrays)
-
-
-def _write_pictures(folder: Path, records: Records, names: Sequence[str]) -> None:
-    for label, name in enumerate(_folder_names(names)):
-        (folder / name).mkdir(parents=True)
-        for number, image in enumerate(records.features[records.labels == label], start=1):
-            to_picture(image).save(folder / name / f"{number:06}.png")
-
-
-def _folder_names(names: Sequence[str]) -> list[str]:
-    """Loaders number classes by the order of their folders' names, so each begins with its number, zeros in front."""
-    digits = len(str(len(names) - 1))
-    plain = [re.sub(r"[^0-9A-Za-z]+", "-", name).strip("-").lower() for name in names]
-    return [
-        f"{label:0{digits}}" + (f"-{word}" if word not in ("", str(label)) else "") for label, word in enumerate(plain)
-    ]
 
 
 def _write_models(folder: Path, product: Product) -> None:

@@ -101,7 +101,8 @@ def _privacy_loss(facts: ReleaseFacts) -> registry.PrivacyLoss:
         privacy_unit="one record of one silo",
         privacy_unit_details=_UNIT,
         privacy_parameters=registry.Parameters(epsilon=worst, delta=privacy.delta),
-        privacy_parameters_details=f"The worst silo's, at delta {privacy.delta:g}. By silo:\n" + _bullets(by_silo),
+        privacy_parameters_details=f"The worst silo's, at delta {privacy.delta:g}.{facts.adding_up} By silo:\n"
+        + _bullets(by_silo),
     )
 
 

@@ -110,6 +110,14 @@ def test_with_another_ca_there_is_nothing(world: World, tmp_path: Path) -> None:
     assert not (tmp_path / "shelf").exists()
 
 
+def test_a_silo_judges_the_release_on_its_own_records_and_keeps_the_result(world: World) -> None:
+    kit = world.federation / "kits/silo-0"
+    before = contents(kit / "guard")
+    done = world.types("silo", "evaluate", NAME, "--kit", kit, "--seeds", "1", "--format", "json")
+    assert json.loads(done.stdout)["accuracy"] > 0.5
+    assert contents(kit / "guard") == before
+
+
 def test_a_silo_that_was_away_gets_it_when_it_connects(world: World) -> None:
     world.types("provision", world.federation, "--add-silo", "late")
     kit = world.federation / "kits/late"
