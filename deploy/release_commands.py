@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskProgressColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from silosynth.deploy.formats import Format, FormatOption
 
 if TYPE_CHECKING:
     from silosynth.client.releases.shelf import Shelf
 
-app = typer.Typer(help="Finished datasets: find, pull, check, convert, take back.", no_args_is_help=True)
+app = typer.Typer(help="Finished datasets: find, pull, check, convert, enlarge, take back.", no_args_is_help=True)
 console = Console(stderr=True)
 
 NameArgument = Annotated[str, typer.Argument(help="Name and version, such as demo/3.", metavar="NAME/VERSION")]
@@ -129,6 +137,35 @@ def export(
 
     rows = export_parquet(_folder(release, shelf), target)
     console.print(f"{rows} records: {target}", soft_wrap=True)
+
+
+@app.command()
+def synthesize(
+    release: PlaceArgument,
+    images: Annotated[int, typer.Option(min=1, max=10_000_000, help="How many, of all classes together.")],
+    seed: Annotated[int, typer.Option(min=0, help="Another seed makes other images.")] = 1,
+    into: Annotated[Path | None, typer.Option("--output", help="The folder to write.")] = None,
+    shelf: ShelfOption = None,
+    output: FormatOption = Format.text,
+) -> None:
+    """Make any number of further images from the statistics of a release, without asking anybody: it costs no privacy.
+
+    Written as an ImageFolder and as arrays. If it is interrupted, the same command goes on where it stopped.
+    """
+    from silosynth.client.releases.synthesis import Order, synthesize_more
+    from silosynth.common.synthesis.again import synthesize_again
+
+    folder = _folder(release, shelf)
+    target = into or Path(f"{'-'.join(folder.absolute().parts[-2:])}-{images}-images")
+    columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(release, total=1.0)
+        order = Order(images, seed)
+        made = synthesize_more(folder, order, target, synthesize_again, lambda share: bar.update(task, completed=share))
+    if output is Format.json:
+        print(json.dumps({"images": made, "folder": str(target)}))
+    else:
+        console.print(f"{made} images: {target}", soft_wrap=True)
 
 
 @app.command()

@@ -22,12 +22,13 @@ from silosynth.common.publication.contents import ARRAYS, PICTURES, Labels, Pixe
 from silosynth.common.publication.manifest import Manifest
 from silosynth.common.publication.signature import MANIFEST
 from silosynth.common.publication.verification import verify_release
+from silosynth.common.synthesis.engine import Report, Sketch
 
 Models = Mapping[str, Mapping[str, npt.NDArray[Any]]]
 Made: TypeAlias = tuple[Pixels, Labels, npt.NDArray[np.float32] | None]
-Report = Callable[[float, float], None]
+Progress = Callable[[float], None]
 Make = Callable[[Models, int, int, Report], Made]
-"""Models, images per class, seed, report of (share done, loss)."""
+"""As `synthesize_again`: models, images per class, seed, report."""
 
 _README = """\
 # {images} more images of {name}
@@ -49,7 +50,7 @@ class Order:
     seed: int
 
 
-def synthesize_more(release: Path, order: Order, target: Path, make: Make, report: Report) -> int:
+def synthesize_more(release: Path, order: Order, target: Path, make: Make, progress: Progress) -> int:
     """Verify the release in `release`, make the images and write them into `target`; returns how many they are."""
     if target.exists():
         raise ConfigError(f"{target} exists already and is not overwritten: choose another folder with --output")
@@ -57,7 +58,7 @@ def synthesize_more(release: Path, order: Order, target: Path, make: Make, repor
     models, parts = _statistics(release, manifest), target.with_name(f".{target.name}.parts")
     sizes = _part_sizes(manifest, order)
     made = [
-        _part(parts, models, size, order.seed + number, make, _Share(report, number, len(sizes)))
+        _part(parts, models, size, order.seed + number, make, _Share(progress, number, len(sizes)))
         for number, size in enumerate(sizes)
     ]
     images, labels, soft = _joined(made)
@@ -89,13 +90,13 @@ def _part_sizes(manifest: Manifest, order: Order) -> list[int]:
     return [min(largest, wanted - start) for start in range(0, wanted, largest)]
 
 
-def _part(folder: Path, models: Models, size: int, seed: int, make: Make, report: Report) -> Made:
+def _part(folder: Path, models: Models, size: int, seed: int, make: Make, share: _Share) -> Made:
     path = folder / f"{_digest(models)}-{size}-{seed}.npz"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write_arrays(path.with_suffix(".unfinished.npz"), "images", *make(models, size, seed, report))
+        write_arrays(path.with_suffix(".unfinished.npz"), "images", *make(models, size, seed, share.report))
         path.with_suffix(".unfinished.npz").rename(path)
-    report(1.0, 0.0)
+    share.done(1.0)
     with np.load(path, allow_pickle=False) as data:
         return data["images"], data["labels"], data.get("soft_labels")
 
@@ -113,12 +114,15 @@ def _digest(models: Models) -> str:
 class _Share:
     """One part's progress as progress of the whole."""
 
-    report: Report
+    progress: Progress
     number: int
     parts: int
 
-    def __call__(self, share: float, loss: float) -> None:
-        self.report((self.number + share) / self.parts, loss)
+    def done(self, share: float) -> None:
+        self.progress((self.number + share) / self.parts)
+
+    def report(self, share: float, loss: float, sketch: Sketch) -> None:
+        self.done(share)
 
 
 def _joined(made: list[Made]) -> Made:

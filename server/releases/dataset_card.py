@@ -178,7 +178,13 @@ def _models(facts: ReleaseFacts) -> str:
     if not facts.models:
         return ""
     listed = ", ".join(f"`models/{name}.safetensors`" for name in facts.models)
-    return _wrapped(f"Made along the way, at no further privacy cost: {listed}.") + "\n\n"
+    text = f"Made along the way, at no further privacy cost: {listed}."
+    if any(name.startswith("statistics-") for name in facts.models):
+        text += (
+            " Any number of further images can be made of them, at no further privacy cost either: "
+            f"`silosynth release synthesize {facts.naming} --images 50000`."
+        )
+    return _wrapped(text) + "\n\n"
 
 
 def _genuine(facts: ReleaseFacts) -> str:

@@ -20,6 +20,7 @@ from support.cutting_proxy import cutting_proxy
 from support.descendants import descendants, marked_environment
 from support.fake_federation import Identities
 
+pytestmark = pytest.mark.timeout(900)  # the first test waits for a whole demo
 SILOSYNTH = str(Path(sys.executable).parent / "silosynth")
 NAME = "demo/1"
 
@@ -42,7 +43,7 @@ class World:
 
     def types(self, *arguments: str | Path, code: int = 0) -> subprocess.CompletedProcess[str]:
         command = [SILOSYNTH, *map(str, arguments)]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=280)
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == code, done.stderr
         return done
 

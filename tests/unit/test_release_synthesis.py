@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from support.published import Server, product
 
-from silosynth.client.releases.synthesis import Made, Models, Order, Report, synthesize_more
+from silosynth.client.releases.synthesis import Made, Models, Order, synthesize_more
 from silosynth.common.backbones.torchvision_import import import_torchvision
 from silosynth.common.errors import ConfigError, VerificationFailed
+from silosynth.common.synthesis.engine import Report
 
 STATISTICS = {"statistics-0": {"values": np.arange(5.0)}, "backbone": {"file": np.zeros(7, np.uint8)}}
 
@@ -27,7 +29,7 @@ class Painter:
         if len(self.seeds) == self._patience:
             raise KeyboardInterrupt
         self.seeds.append(seed)
-        report(0.5, 1.0)
+        report(0.5, 1.0, lambda: (torch.zeros(1), torch.zeros(1)))
         count = 3 * images_per_class
         labels = np.repeat(np.arange(3), images_per_class)
         soft = np.full((count, 3), 1 / 3, dtype=np.float32) if self._soft else None
@@ -42,8 +44,9 @@ def release(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("soft", [False, True])
 def test_images_come_in_parts_of_the_releases_size(release: Path, tmp_path: Path, soft: bool) -> None:
-    painter, shares = Painter(soft), []
-    made = synthesize_more(release, Order(28, 5), tmp_path / "more", painter, lambda share, _: shares.append(share))
+    painter = Painter(soft)
+    shares: list[float] = []
+    made = synthesize_more(release, Order(28, 5), tmp_path / "more", painter, shares.append)
     assert (made, painter.seeds) == (30, [5, 6, 7])  # ten of each class: 4, 4 and 2
     assert shares == sorted(shares)
     assert shares[-1] == 1
@@ -59,26 +62,26 @@ def test_images_come_in_parts_of_the_releases_size(release: Path, tmp_path: Path
 
 def test_finished_parts_are_not_made_again(release: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        synthesize_more(release, Order(36, 0), tmp_path / "more", Painter(patience=2), lambda share, loss: None)
+        synthesize_more(release, Order(36, 0), tmp_path / "more", Painter(patience=2), lambda share: None)
     assert not (tmp_path / "more").exists()
     again = Painter()
-    assert synthesize_more(release, Order(36, 0), tmp_path / "more", again, lambda share, loss: None) == 36
+    assert synthesize_more(release, Order(36, 0), tmp_path / "more", again, lambda share: None) == 36
     assert again.seeds == [2]
 
 
 def test_nothing_is_overwritten(release: Path, tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     with pytest.raises(ConfigError, match="--output"):
-        synthesize_more(release, Order(3, 0), tmp_path / "more", Painter(), lambda share, loss: None)
+        synthesize_more(release, Order(3, 0), tmp_path / "more", Painter(), lambda share: None)
 
 
 def test_a_release_without_statistics_says_so(tmp_path: Path) -> None:
     path, _ = Server(tmp_path / "server").publish(product(models={"ridge": {"weights": np.zeros(3)}}))
     with pytest.raises(ConfigError, match="ldpdc and holds no statistics"):
-        synthesize_more(path, Order(3, 0), tmp_path / "more", Painter(), lambda share, loss: None)
+        synthesize_more(path, Order(3, 0), tmp_path / "more", Painter(), lambda share: None)
 
 
 def test_a_changed_release_is_not_used(release: Path, tmp_path: Path) -> None:
     (release / "models/backbone.safetensors").write_bytes(b"other")
     with pytest.raises(VerificationFailed, match="backbone"):
-        synthesize_more(release, Order(3, 0), tmp_path / "more", Painter(), lambda share, loss: None)
+        synthesize_more(release, Order(3, 0), tmp_path / "more", Painter(), lambda share: None)
