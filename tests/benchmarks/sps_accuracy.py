@@ -1,0 +1,195 @@
+"""What SPS and SPS+ are worth: accuracies of models trained on what they make, as rows of JSON.
+
+    python tests/benchmarks/sps_accuracy.py --data FASHION_MNIST_FOLDER --out RESULTS --epsilons 1 8 inf --seeds 0 1 2
+
+A row that is there already is not made again, so a stopped run goes on where it was. `--held-out` trains on five sixths
+of the training records and tests on the others: settings are chosen with that alone. Records are dealt to silos by one
+seed; the others are of the noise's, the images' and the models' making. `--table` prints the rows of a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import product as combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.entropies import SeededEntropy
+
+from silosynth.common.datasets import Records, load
+from silosynth.common.datasets.records import Features
+from silosynth.common.partition import partition
+from silosynth.deploy.inprocess import InProcess
+from silosynth.server.config import EvaluationSettings
+from silosynth.server.evaluation import evaluate
+from silosynth.server.recipes import recipe_named
+from silosynth.server.recipes.base import Product, Task, drive
+from silosynth.server.releases.contact_sheet import contact_sheet
+
+DELTA = 1e-5
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "SPS": ("sps", {"stages": 1}),
+    "SPS+": ("sps", {}),
+    "SPS, local": ("sps", {"stages": 1, "generation": "local"}),
+    "SPS+, local": ("sps", {"generation": "local"}),
+    "SPS, paper": ("sps", {"statistics": "paper"}),
+    "SPS+, paper": ("sps", {"statistics": "paper", "stages": 3, "pseudo_classes": 20, "classes_per_pseudo_class": 3}),
+    "prototypes": ("prototypes", {}),
+    "ridge": ("ridge", {}),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    data: str
+    variant: str
+    epsilon: float
+    silos: int
+    seed: int
+    images_per_class: int
+    held_out: bool
+
+
+def main() -> None:
+    options = _options()
+    rows = options.out / "rows.jsonl"
+    if options.table:
+        print(table([json.loads(line) for line in rows.read_text().splitlines()]))
+        return
+    torch.set_num_threads(1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    done = [json.loads(line)["row"] for line in rows.read_text().splitlines()] if rows.exists() else []
+    _remember_what_networks_saw()
+    for seed, silos, epsilon, variant in combinations(options.seeds, options.silos, options.epsilons, options.variants):
+        row = Row(options.data.name, variant, epsilon, silos, seed, options.images, options.held_out)
+        if vars(row) not in done:
+            line = json.dumps(made(row, options))
+            print(line, flush=True)
+            with rows.open("a") as file:
+                file.write(line + "\n")
+
+
+def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
+    train, test = _records(options)
+    name, chosen = VARIANTS[row.variant]
+    chosen = chosen | json.loads(options.parameters)
+    if name == "sps":
+        share = row.silos if chosen.get("generation") == "local" else 1
+        chosen |= {"images_per_class": row.images_per_class // share}
+    recipe, task = recipe_named(name), Task(train.schema, row.epsilon, DELTA, row.seed)
+    shards = [train.take(part) for part in partition("iid", train.labels, row.silos, 0)]
+    begun = time.process_time()
+    product = drive(recipe.steps(task, recipe.parameters(**chosen)), InProcess(shards, SeededEntropy(row.seed)).ask)
+    making = time.process_time() - begun
+    settings = EvaluationSettings(protocol=options.protocol, seeds=options.evaluations)
+    scores = {
+        labels: evaluate(replace(product, soft_labels=soft), test, settings)
+        for labels, soft in (("hard", None), ("gaussian", product.soft_labels))
+        if labels == "hard" or soft is not None
+    }
+    _draw(product, train, options.out / f"{'-'.join(str(part) for part in vars(row).values())}.png")
+    own = next(iter(scores.values())).own_classifier_accuracy
+    return {
+        "row": vars(row),
+        "accuracy": {labels: round(score.accuracy, 4) for labels, score in scores.items()},
+        "discriminant": None if own is None else round(own, 4),
+        "protocol": options.protocol,
+        "parameters": chosen,
+        "cpu_seconds": {
+            "recipe": round(making),
+            "evaluation": round(sum(score.cpu_seconds for score in scores.values())),
+        },
+        "commit": _commit(),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Means and deviations over seeds, in per cent."""
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        found[tuple(value for name, value in row["row"].items() if name != "seed")].append(row)
+    lines = ["data|variant|epsilon|silos|images per class|seeds|hard|gaussian|discriminant|CPU s", "|".join("-" * 10)]
+    for (data, variant, epsilon, silos, images, _), group in sorted(found.items(), key=str):
+        scores = [_summary([row["accuracy"].get(kind) for row in group]) for kind in ("hard", "gaussian")]
+        scores.append(_summary([row["discriminant"] for row in group]))
+        seconds = np.mean([row["cpu_seconds"]["recipe"] for row in group])
+        lines.append("|".join(map(str, (data, variant, epsilon, silos, images, len(group), *scores, f"{seconds:.0f}"))))
+    return "\n".join(f"|{line}|" for line in lines)
+
+
+def _summary(shares: list[float | None]) -> str:
+    known = 100 * np.array([share for share in shares if share is not None])
+    return f"{known.mean():.1f} ± {known.std():.1f}" if len(known) else ""
+
+
+def _remember_what_networks_saw() -> None:
+    """Seeds and budgets look at the same records through the same network: once is enough for a benchmark."""
+    module: Any = import_module("silosynth.client.mechanisms.sufficient_statistics")
+    seen_through, known = module.seen_through, dict[bytes, Features]()
+
+    def remembering(query: Any, bench: Any) -> Callable[[Features], Features]:
+        look = seen_through(query, bench)
+
+        def recall(features: Features) -> Features:
+            key = hashlib.sha256(query.backbone.encode() + features.tobytes()).digest()
+            if key not in known:
+                known[key] = look(features)
+            return known[key]
+
+        return recall
+
+    module.seen_through = remembering
+
+
+def _records(options: argparse.Namespace) -> tuple[Records, Records]:
+    train = load(options.data, split="train", classes=options.classes)
+    if not options.held_out:
+        return train, load(options.data, split="test", classes=options.classes)
+    order = np.random.default_rng(0).permutation(len(train))
+    return train.take(order[len(train) // 6 :]), train.take(order[: len(train) // 6])
+
+
+def _draw(product: Product, like: Records, file: Path) -> None:
+    records = product.records(like.schema)
+    names = [str(label) for label in range(like.schema.classes)]
+    contact_sheet(records.features, records.labels, names).save(file)
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of images in IDX files or CIFAR batches")
+    parser.add_argument("--out", type=Path, required=True, help="folder for rows.jsonl and contact sheets")
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--variants", nargs="+", default=["SPS", "SPS+"], choices=list(VARIANTS))
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
+    parser.add_argument("--silos", nargs="+", type=int, default=[1, 5])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--images", type=int, default=100, help="synthetic images per class, of all silos together")
+    parser.add_argument("--parameters", default="{}", help="more of the recipe's parameters, as JSON")
+    parser.add_argument("--protocol", default="quick")
+    parser.add_argument("--evaluations", type=int, default=1, help="models trained on each synthetic set")
+    parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--table", action="store_true", help="print what was found so far")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
