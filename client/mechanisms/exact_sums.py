@@ -22,13 +22,16 @@ _LARGEST_BATCH_VALUES = 1 << 20
 _PROGRESS_STEPS = 20
 
 
-def batches(records: Records, values_per_record: int, report: Report) -> Iterator[tuple[Features, Labels]]:
-    """The records in batches of bounded memory, with progress.
+def batches(
+    records: Records, values_per_record: int, report: Report, multiple: int = 1
+) -> Iterator[tuple[Features, Labels]]:
+    """The records in batches of bounded memory and of a multiple of so many, with progress.
 
     Every multiple of 5 % is reported, also those a batch leaps over: which steps are seen, and how many, must not
     tell how many records there are.
     """
     size = min(max(_LARGEST_BATCH_VALUES // values_per_record, 1), _LARGEST_BATCH)
+    size = max(size // multiple, 1) * multiple
     done = 0
     for features, labels in records.batches(size):
         yield features, labels

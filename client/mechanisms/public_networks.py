@@ -16,7 +16,7 @@ from silosynth.common.errors import QueryError, VerificationFailed
 from silosynth.common.queries import SufficientStatistics
 from silosynth.common.statistics.spatial import SpatialFeatures
 
-_FORWARD_BATCH = 250  # always so many images at once, some of them blank: see the note on neighbours
+FORWARD_BATCH = 250  # always so many images at once, some of them blank: see the note on neighbours
 
 
 def public_network(digest: str, bench: Bench) -> Backbone:
@@ -38,11 +38,11 @@ def seen_through(query: SufficientStatistics, bench: Bench) -> Callable[[Feature
 
     @torch.inference_mode()
     def look(features: Features) -> Features:
-        parts = [features[start : start + _FORWARD_BATCH] for start in range(0, len(features), _FORWARD_BATCH)]
+        parts = [features[start : start + FORWARD_BATCH] for start in range(0, len(features), FORWARD_BATCH)]
         return np.concatenate([spatial(_images(part).to(spatial.device)).cpu().numpy()[: len(part)] for part in parts])
 
     def _images(part: Features) -> Tensor:
-        padded = np.pad(part, ((0, _FORWARD_BATCH - len(part)), (0, 0)))
-        return torch.from_numpy(padded.reshape(-1, *query.schema.shape)).permute(0, 3, 1, 2).contiguous()
+        padded = np.pad(part, ((0, FORWARD_BATCH - len(part)), (0, 0)))
+        return torch.from_numpy(padded.reshape(-1, *query.schema.shape)).permute(0, 3, 1, 2)
 
     return look

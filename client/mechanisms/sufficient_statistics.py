@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from silosynth.client.guard.mechanism import Bench
 from silosynth.client.mechanisms.exact_sums import batches, clipped, grouped_sums
-from silosynth.client.mechanisms.public_networks import seen_through
+from silosynth.client.mechanisms.public_networks import FORWARD_BATCH, seen_through
 from silosynth.common.datasets.records import Features, Labels, Records
 from silosynth.common.queries import SufficientStatistics
 from silosynth.common.queries.sufficient_statistics import FEATURE_GRID
@@ -41,7 +41,8 @@ def sufficient_statistics(query: SufficientStatistics, records: Records, bench: 
     moments = np.zeros(query.layout().blocks[0][1], dtype=np.int64)
     sums = np.zeros((classes, dimension), dtype=np.int64)
     counts = np.zeros(classes, dtype=np.int64)
-    for features, labels in batches(records, max(dimension, query.schema.dimension), bench.report):
+    together = FORWARD_BATCH if query.backbone else 1
+    for features, labels in batches(records, max(dimension, query.schema.dimension), bench.report, together):
         vectors = units(features, labels)
         if not query.sums_only:
             _add_moments(moments, vectors)
