@@ -51,10 +51,8 @@ def test_summarizing_beside_the_bare_network() -> None:
     planes, pixels = torch.rand(256, 1, 28, 28), torch.rand(256, 28, 28, 1).permute(0, 3, 1, 2)
     whole = images_per_second(lambda: sufficient_statistics(query, records, bench(ScriptedEntropy(), artifacts=SHELF)))
     usual, fastest = (images_per_second(lambda shown=shown: forward(network, shown, 8)) for shown in (planes, pixels))
-    print(
-        f"\nspatial statistics, {query.layout().size:,} values: {whole:,.0f} images a CPU second; bare forward", end=" "
-    )
-    print(f"bare forward by planes {usual:,.0f} ({whole / usual:.0%}), by pixels {fastest:,.0f} ({whole / fastest:.0%})")
+    print(f"\nspatial statistics, {query.layout().size:,} values: {whole:,.0f} images a CPU second; bare", end=" ")
+    print(f"forward by planes {usual:,.0f} ({whole / usual:.0%}), by pixels {fastest:,.0f} ({whole / fastest:.0%})")
 
 
 def seconds_a_step(work: Callable[[], object], rounds: int = 3) -> float:
