@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 from silosynth.common.errors import QueryError
 from silosynth.protos.v1 import release_pb2
+
+_LEAST_PRECISION = 1e-18
 
 
 @dataclass(frozen=True, order=True)
@@ -41,15 +44,77 @@ class SampledGaussian:
         )
 
 
-Event = SampledGaussian  # becomes a union when a mechanism brings another kind
+@dataclass(frozen=True)
+class PostProcessing:
+    """Made of nothing but earlier entries of the same ledger, which were charged then: it adds nothing to them.
+
+    `cost` is that of these entries together, for whoever sees only what was made of them; `sources` are their hashes.
+    """
+
+    cost: SampledGaussian
+    sources: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        if not self.sources or len(set(self.sources)) != len(self.sources):
+            raise QueryError("what was made of other releases names each of them once")
+
+    def to_proto(self) -> release_pb2.Event:
+        cost = self.cost.to_proto().sampled_gaussian
+        return release_pb2.Event(post_processing=release_pb2.PostProcessing(cost=cost, sources=self.sources))
 
 
-def from_proto(message: release_pb2.Event) -> Event:
+Event = SampledGaussian  # what accounting counts
+Charge = SampledGaussian | PostProcessing  # what an entry of a ledger states
+
+
+def from_proto(message: release_pb2.Event) -> Charge:
     """An event of unknown kind is an error: what cannot be accounted must not be counted as free."""
-    if message.WhichOneof("kind") != "sampled_gaussian":
-        raise QueryError("unknown kind of privacy event: upgrade silosynth before serving this ledger")
-    gaussian = message.sampled_gaussian
-    return SampledGaussian(gaussian.noise_multiplier, gaussian.sampling_probability, gaussian.count)
+    kind = message.WhichOneof("kind")
+    if kind == "sampled_gaussian":
+        return _gaussian(message.sampled_gaussian)
+    if kind == "post_processing":
+        made = message.post_processing
+        return PostProcessing(_gaussian(made.cost), tuple(made.sources))
+    raise QueryError("unknown kind of privacy event: upgrade silosynth before serving this ledger")
+
+
+def _gaussian(message: release_pb2.SampledGaussian) -> SampledGaussian:
+    return SampledGaussian(message.noise_multiplier, message.sampling_probability, message.count)
+
+
+def cost(charge: Charge) -> Event:
+    """Of a release seen by itself."""
+    return charge.cost if isinstance(charge, PostProcessing) else charge
+
+
+def within(parts: Iterable[Event], whole: Event) -> bool:
+    """Whether Gaussian mechanisms together cost no more than the one that `whole` is, exactly.
+
+    They compose to a Gaussian mechanism whose 1 / z^2 is the sum of theirs.
+    """
+    events = list(parts)
+    if whole.noise_multiplier == 0:
+        return True
+    if any(event.sampling_probability != 1 or event.noise_multiplier == 0 for event in (*events, whole)):
+        return False
+    return sum(map(_precision, events)) <= _precision(whole)
+
+
+def left_of(whole: Event, paid: Iterable[Event]) -> Event:
+    """What is still to be paid of `whole`, up to rounding, when these parts of it were."""
+    if whole.noise_multiplier == 0:
+        return whole
+    left = float(_precision(whole) - sum(map(_precision, paid)))
+    return SampledGaussian(1 / math.sqrt(max(left, _LEAST_PRECISION)))
+
+
+def _precision(event: Event) -> Fraction:
+    return event.count / Fraction(event.noise_multiplier) ** 2
+
+
+def charged(charges: Iterable[Charge]) -> Iterator[Event]:
+    """What the entries of one whole ledger add up to: each source once, nothing for what was made of it."""
+    return (charge for charge in charges if isinstance(charge, SampledGaussian))
 
 
 def merge(events: Iterable[Event]) -> tuple[Event, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,13 @@ from google.protobuf.message import DecodeError
 
 from silosynth.common import events
 from silosynth.common.errors import QueryError, VerificationFailed
-from silosynth.common.events import Event
+from silosynth.common.events import Charge
 from silosynth.common.queries import Query, digest
 from silosynth.protos.v1 import release_pb2
 
 Integers = npt.NDArray[np.int64]
+
+_WIDTHS = (1, 4, 8)  # bytes
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Receipt:
     silo: str
     dataset: str
     query_digest: bytes
-    event: Event
+    event: Charge
     payload_digest: bytes
     sequence: int
     previous_hash: bytes
@@ -72,11 +74,18 @@ def entry_hash(
 
 
 def pack_payload(query_digest: bytes, grid: float, values: Integers) -> bytes:
-    """The noisy integers, in 4 bytes each where all of them fit."""
-    narrow = bool(values.size == 0 or np.abs(values).max() < 1 << 31)
-    data = values.astype("<i4" if narrow else "<i8").tobytes()
-    message = release_pb2.Payload(query_digest=query_digest, grid=grid, bytes_per_value=4 if narrow else 8, values=data)
+    """The noisy integers, in as few bytes each as hold them all."""
+    narrow = narrowed(values)
+    width, data = narrow.itemsize, narrow.tobytes()
+    message = release_pb2.Payload(query_digest=query_digest, grid=grid, bytes_per_value=width, values=data)
     return message.SerializeToString(deterministic=True)
+
+
+def narrowed(values: Integers) -> npt.NDArray[Any]:
+    """The same integers in the least of the widths that holds them all."""
+    lowest, highest = values.min(initial=0), values.max(initial=0)
+    bounds = [np.iinfo(f"<i{width}") for width in _WIDTHS]
+    return values.astype(next(bound.dtype for bound in bounds if bound.min <= lowest and highest <= bound.max))
 
 
 def seal(payload: bytes, receipt: Receipt) -> bytes:
@@ -94,8 +103,11 @@ def unseal(sealed: bytes) -> tuple[bytes, Receipt]:
     return envelope.payload, receipt
 
 
-def open_release(query: Query, sealed: bytes) -> tuple[Integers, Receipt]:
-    """Verify a sealed release as the answer to `query`; its integers (in units of the grid) and its receipt."""
+def open_release(query: Query, sealed: bytes, entered_as: bytes | None = None) -> tuple[Integers, Receipt]:
+    """Verify a sealed release as the answer to `query`; its integers (in units of the grid) and its receipt.
+
+    A query that a silo answered to itself is in the ledger as one of its outer query's `inner_identities`.
+    """
     payload_bytes, receipt = unseal(sealed)
     payload = _parse(release_pb2.Payload, payload_bytes)
     plan = query.plan()
@@ -109,11 +121,12 @@ def open_release(query: Query, sealed: bytes) -> tuple[Integers, Receipt]:
         receipt.created,
     )
     checks = {
-        "it answers another query": digest(query) == receipt.query_digest == payload.query_digest,
-        "it was charged as another event": receipt.event == plan.event,
+        "it answers another query": digest(query) == payload.query_digest
+        and digest(query if entered_as is None else entered_as) == receipt.query_digest,
+        "it was charged as another event": events.cost(receipt.event) == plan.event,
         "its ledger entry does not hash": receipt.entry_hash == expected_hash,
         "its grid is not the agreed one": payload.grid == plan.grid,
-        "it has another size": payload.bytes_per_value in (4, 8)
+        "it has another size": payload.bytes_per_value in _WIDTHS
         and len(payload.values) == payload.bytes_per_value * plan.layout.size,
     }
     for complaint, holds in checks.items():

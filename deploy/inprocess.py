@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from silosynth.client.guard.entropy import Entropy, SystemEntropy
 from silosynth.client.guard.mechanism import Bench
 from silosynth.client.guard.noise import add_noise
 from silosynth.client.mechanisms import MECHANISMS
 from silosynth.common.datasets import Records
+from silosynth.common.queries import Query
+from silosynth.common.releases import Integers
+from silosynth.server.collecting import collection
 from silosynth.server.recipes.base import Ask, Step, Summed
 
 
@@ -25,11 +28,20 @@ class InProcess:
 
     def ask(self, step: Step) -> Summed:
         asked = Ask.of(step)
-        query, plan = asked.query, asked.query.plan()
         self.artifacts.update(asked.artifacts)  # offered once, they stay for later steps
-        bench = Bench(self.entropy, lambda fraction: None, self.artifacts.__getitem__, self.device)
-        total = np.zeros(plan.layout.size, dtype=np.int64)
-        for shard in self.shards:
-            exact = MECHANISMS[query.mechanism](query, shard, bench)
-            total += add_noise(exact, plan, self.entropy)
-        return Summed(plan.layout.split(total.astype(np.float64) * plan.grid), len(self.shards), plan)
+        collected = collection(asked.query)
+        for number, shard in enumerate(self.shards):
+            silo = f"silo-{number}"
+            collected.add(silo, self._answer(silo, shard, asked.query, {}))
+        return collected.all()
+
+    def _answer(self, silo: str, shard: Records, query: Query, own_artifacts: Mapping[str, bytes]) -> Integers:
+        bench = Bench(
+            self.entropy,
+            lambda fraction: None,
+            ChainMap(dict(own_artifacts), self.artifacts).__getitem__,
+            self.device,
+            lambda inner, artifacts: self._answer(silo, shard, inner, artifacts),
+            silo,
+        )
+        return add_noise(MECHANISMS[query.mechanism](query, shard, bench), query.plan(), self.entropy)

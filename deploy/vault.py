@@ -13,7 +13,7 @@ from silosynth.client.guard.inspection import Inspection
 from silosynth.client.guard.terms import Terms, differences, stricter
 from silosynth.common import accounting
 from silosynth.common.errors import ConfigError
-from silosynth.common.events import Event, SampledGaussian
+from silosynth.common.events import Charge, Event, PostProcessing, SampledGaussian, cost
 from silosynth.common.queries import Mixtures, decode
 from silosynth.common.shipped import backbone_name
 
@@ -41,7 +41,8 @@ def audit(vault: Inspection) -> Document:
             "created": receipt.created,
             "dataset": receipt.dataset,
             "query": receipt.query_digest.hex(),
-            "event": asdict(receipt.event),
+            "event": asdict(cost(receipt.event)),
+            "made_of": _made_of(receipt.event),
             "hash": receipt.entry_hash.hex(),
         }
         for receipt in vault.receipts
@@ -49,6 +50,11 @@ def audit(vault: Inspection) -> Document:
     acts = [asdict(act) for act in vault.decisions.acts()]
     key = vault.identity.public_key.hex()
     return {"silo": vault.config.silo.name, "public_key": key, "entries": entries, "decisions": acts}
+
+
+def _made_of(charge: Charge) -> list[str]:
+    """The entries, by hash, that were charged for what this one holds; none for one that was charged itself."""
+    return [source.hex() for source in charge.sources] if isinstance(charge, PostProcessing) else []
 
 
 def budget(vault: Inspection) -> Document:
@@ -65,7 +71,7 @@ def budget(vault: Inspection) -> Document:
         "releases": sum(receipt.dataset == vault.dataset for receipt in vault.receipts),
         "period": _period(vault, terms),
         "one_more_release": [
-            {"mechanism": name, "of": kind, "noise_multiplier": noise} | cost(vault, event_at(noise))
+            {"mechanism": name, "of": kind, "noise_multiplier": noise} | added_cost(vault, event_at(noise))
             for name in terms.policy.mechanisms
             for kind, event_at in _kinds(name).items()
             for noise in _NOISE_MULTIPLIERS
@@ -85,7 +91,7 @@ def _period(vault: Inspection, terms: Terms) -> Document | None:
     return {"days": terms.policy.period_days, "epsilon_limit": limit, "epsilon_spent": spent}
 
 
-def cost(vault: Inspection, event: Event) -> Document:
+def added_cost(vault: Inspection, event: Event) -> Document:
     """What releasing `event` would add to what was spent, and whether that fits the budget."""
     terms, spent = vault.terms().budget, vault.spent()
     already = accounting.epsilon(spent, terms.delta)
@@ -117,7 +123,7 @@ def describe(vault: Inspection, request: Request, answered: bool = False) -> Doc
         "epsilon_alone": accounting.epsilon([query.event()], terms.delta),
         "epsilon_spent": accounting.epsilon(vault.spent(), terms.delta),
         "epsilon_total": terms.epsilon,
-    } | cost(vault, query.event())
+    } | added_cost(vault, query.event())
 
 
 def find_request(vault: Inspection, prefix: str) -> Request:

@@ -44,7 +44,8 @@ def audit(kit: KitOption = Path(), config: ConfigOption = None, output: FormatOp
     table = Table("entry", "time", "dataset", "query", "noise", "rate", "count", title=f"ledger of {document['silo']}")
     for entry in document["entries"]:
         event = entry["event"]
-        figures = (f"{event['noise_multiplier']:g}", f"{event['sampling_probability']:g}", str(event["count"]))
+        count = f"{event['count']}, charged by the entries it was made of" if entry["made_of"] else str(event["count"])
+        figures = (f"{event['noise_multiplier']:g}", f"{event['sampling_probability']:g}", count)
         table.add_row(str(entry["sequence"]), entry["created"], entry["dataset"], entry["query"], *figures)
     decisions = Table("time", "who", "decision", "dataset", "query", title="decisions")
     for act in document["decisions"]:

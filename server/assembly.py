@@ -1,15 +1,15 @@
-"""Assembling a federation's answer: ask every silo, verify each release, keep only the running sum."""
+"""Assembling a federation's answer: ask every silo, verify each release, collect what the recipe needs of it."""
 
 from __future__ import annotations
 
 import threading
 import time
-
-import numpy as np
+from collections.abc import Collection
 
 from silosynth.common.errors import ConsentPending, QuorumNotMet, SilosynthError, VerificationFailed
 from silosynth.common.queries import Query, digest, encode
 from silosynth.common.releases import Receipt, open_release
+from silosynth.server.collecting import collection
 from silosynth.server.config import FederationSettings
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
@@ -21,10 +21,17 @@ _CONSENT_POLL_SECONDS = 5.0
 class Assembly:
     """Answers a recipe's queries from the silos that attend, and keeps queries and receipts as proof."""
 
-    def __init__(self, exchange: Exchange, settings: FederationSettings, journal: Journal) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        settings: FederationSettings,
+        journal: Journal,
+        counted: Collection[bytes] = frozenset(),
+    ) -> None:
+        """`counted` are hashes of ledger entries that an earlier release, which this one extends, has in it."""
         self.queries: list[Query] = []
         self.receipts: list[Receipt] = []
-        self._exchange, self._settings, self._journal = exchange, settings, journal
+        self._exchange, self._settings, self._journal, self._counted = exchange, settings, journal, counted
 
     def ask(self, step: Step) -> Summed:
         asked = Ask.of(step)
@@ -32,7 +39,7 @@ class Assembly:
         self._exchange.offer(asked.artifacts)
         plan, identity = query.plan(), digest(query).hex()
         self._journal.write("asking", mechanism=query.mechanism, digest=identity, values=plan.layout.size)
-        total = _RunningSum(query, self._exchange)
+        total = _Intake(query, self._exchange, self._counted)
         outcome = self._ask_until_decided(query, total)
         failures = {silo: error for silo, error in outcome.items() if error is not None}
         for silo, error in failures.items():
@@ -42,9 +49,9 @@ class Assembly:
         self._journal.write("summed", silos=len(total.receipts), digest=identity)
         self.queries.append(query)
         self.receipts += total.receipts
-        return Summed(plan.layout.split(total.values.astype(np.float64) * plan.grid), len(total.receipts), plan)
+        return total.collected.all()
 
-    def _ask_until_decided(self, query: Query, total: _RunningSum) -> dict[str, SilosynthError | None]:
+    def _ask_until_decided(self, query: Query, total: _Intake) -> dict[str, SilosynthError | None]:
         """Silos whose people have yet to decide are asked again and again, for as long as the run may wait."""
         ends = time.monotonic() + self._settings.consent_seconds
         outcome = self._ask(query, list(self._settings.silos), total)
@@ -57,7 +64,7 @@ class Assembly:
             outcome |= self._ask(query, undecided, total)
         return outcome
 
-    def _ask(self, query: Query, silos: list[str], total: _RunningSum) -> dict[str, SilosynthError | None]:
+    def _ask(self, query: Query, silos: list[str], total: _Intake) -> dict[str, SilosynthError | None]:
         return self._exchange.ask(
             encode(query),
             silos,
@@ -68,12 +75,13 @@ class Assembly:
         )
 
 
-class _RunningSum:
-    """Adds releases as they come; holds one vector, however many silos answer."""
+class _Intake:
+    """Takes in releases as they come, once each was verified as the silo's own."""
 
-    def __init__(self, query: Query, exchange: Exchange) -> None:
+    def __init__(self, query: Query, exchange: Exchange, counted: Collection[bytes] = frozenset()) -> None:
         self.receipts: list[Receipt] = []
-        self.values = np.zeros(query.plan().layout.size, dtype=np.int64)
+        self._counted = counted
+        self.collected = collection(query)
         self._query, self._exchange = query, exchange
         self._lock = threading.Lock()
 
@@ -83,7 +91,8 @@ class _RunningSum:
         if hello is None or receipt.silo != silo or receipt.public_key != hello.description.public_key:
             raise VerificationFailed(f"{silo} sent a release that is not its own")
         with self._lock:
-            self.values += values
+            if receipt.entry_hash not in self._counted:
+                self.collected.add(silo, values)
             self.receipts.append(receipt)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from silosynth.common.config import parse
 from silosynth.common.datasets import load_records
 from silosynth.server.assembly import Assembly
 from silosynth.server.config import RunConfig
+from silosynth.server.continual import Parent, extended, load_parent
 from silosynth.server.desk import Desk
 from silosynth.server.evaluation import Evaluation, evaluate, model_for
 from silosynth.server.exchange import Exchange
@@ -32,16 +34,29 @@ def conduct(
     pictured = class_names(config.records) if has_pictures(schema) else ()
     desk = Desk(work / config.digest(), folder=folder, journal=journal, classes=pictured)
     task = Task(schema, config.privacy.epsilon, config.privacy.delta, config.seed, desk)
-    assembly = Assembly(exchange, config.federation, journal)
+    parent = None if config.extends is None else load_parent(publisher.store, config)
+    assembly = Assembly(exchange, config.federation, journal, parent.entries if parent else frozenset())
     journal.write("planning", recipe=config.recipe, epsilon=task.epsilon, delta=task.delta, config=config.digest())
-    product = drive(recipe.steps(task, parameters), assembly.ask)
+    steps = extended(recipe, task, parameters, parent) if parent else recipe.steps(task, parameters)
+    product = drive(steps, assembly.ask)
     journal.write("synthesized", records=len(product.labels))
     evaluation = _evaluate(config, folder, product, journal)
     outcome = Outcome(config, product, recipe.post_processing, evaluation, assembly.queries, assembly.receipts)
-    entry = publisher.publish(folder / "release", outcome)
+    entry = publisher.publish(folder / "release", _with_parent(outcome, parent) if parent else outcome)
     exchange.announce()
     journal.write("released_dataset", path=str(folder / "release"), name=str(entry.release), sha256=entry.sha256)
     shutil.rmtree(work / config.digest(), ignore_errors=True)
+
+
+def _with_parent(outcome: Outcome, parent: Parent) -> Outcome:
+    """What extends a release also shows what that one was made of, so it has cost that, too."""
+    return replace(
+        outcome,
+        post_processing=f"{outcome.post_processing} It extends {parent.release}: what that was made of is among the "
+        "queries and receipts told here.",
+        queries=[*parent.queries, *outcome.queries],
+        receipts=[*parent.receipts, *outcome.receipts],
+    )
 
 
 def _evaluate(config: RunConfig, folder: Path, product: Product, journal: Journal) -> Evaluation | None:

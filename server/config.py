@@ -169,6 +169,7 @@ class RunConfig(Section):
     name: str
     recipe: str
     seed: int = 0
+    extends: str | None = Field(None, description="an earlier release, such as demo/3: its statistics are reused, free")
     records: SchemaSettings
     privacy: PrivacySettings
     federation: FederationSettings

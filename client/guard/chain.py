@@ -86,6 +86,7 @@ def audit(connection: sqlite3.Connection, public_key: bytes) -> Iterator[Receipt
     for number, row in enumerate(rows, start=1):
         try:
             receipt = _verified(Entry(*row), number, head, public_key)
+            _check_sources(connection, receipt)
         except (DecodeError, QueryError, VerificationFailed) as error:
             raise LedgerError(f"entry {number} does not hold: {error}") from error
         head = receipt.entry_hash
@@ -121,6 +122,20 @@ def _verified(entry: Entry, number: int, head: bytes, public_key: bytes) -> Rece
     if (entry, receipt) != (expected_entry, expected_receipt):
         raise VerificationFailed("its fields, its hash and its receipt do not agree, or another key signed it")
     return receipt
+
+
+def _check_sources(connection: sqlite3.Connection, receipt: Receipt) -> None:
+    """What is said to be made of other entries is free only if these are there and were charged as it says."""
+    if not isinstance(receipt.event, events.PostProcessing):
+        return
+    query = "SELECT event FROM entries WHERE dataset = ? AND hash = ? AND sequence < ?"
+    found = [
+        events.from_proto(release_pb2.Event.FromString(event))
+        for source in receipt.event.sources
+        for (event,) in connection.execute(query, (receipt.dataset, source, receipt.sequence))
+    ]
+    if len(found) != len(receipt.event.sources) or not events.within(events.charged(found), receipt.event.cost):
+        raise VerificationFailed("what it was made of is missing, or was charged otherwise")
 
 
 def _check_schema(connection: sqlite3.Connection) -> None:

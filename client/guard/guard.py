@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from importlib.metadata import version
+
+import numpy as np
 
 from silosynth.client.config import SiloConfig
 from silosynth.client.guard import policy
@@ -14,17 +18,20 @@ from silosynth.client.guard.artifacts import Shelf, absent
 from silosynth.client.guard.containment import contained
 from silosynth.client.guard.decisions import Decisions
 from silosynth.client.guard.entropy import Entropy
+from silosynth.client.guard.inside import Artifacts, Inside
 from silosynth.client.guard.ledger import Answered, Ledger
 from silosynth.client.guard.mechanism import Bench, Mechanisms, Report
 from silosynth.client.guard.noise import add_noise
 from silosynth.common import accounting
 from silosynth.common.datasets.records import Records
 from silosynth.common.errors import LedgerRolledBack, QueryError, SilosynthError, SiloUnavailable, VerificationFailed
-from silosynth.common.events import Event
+from silosynth.common.events import Event, cost, left_of
 from silosynth.common.heads import Head
 from silosynth.common.queries import Query, decode, digest
-from silosynth.common.releases import Integers, pack_payload
+from silosynth.common.releases import Integers, pack_payload, unseal
 from silosynth.protos.v1 import guard_pb2
+
+_NO_RECORDS = np.zeros(0, dtype=np.int64)
 
 
 class Guard:
@@ -149,18 +156,27 @@ class Guard:
 
     def _check_allowed(self, query: Query, query_bytes: bytes) -> None:
         policy.check_policy(query, self._terms.policy, self._terms.budget.delta)
-        self._check_spending(query, self._ledger.spent(self._dataset).events)
+        if (due := self._due(query)) is not None:
+            self._check_spending(due, self._ledger.spent(self._dataset).events)
         self._check_consent(query_bytes)
+
+    def _due(self, query: Query) -> Event | None:
+        """What answering the query will be charged: of one that was begun, only what is left."""
+        if not query.inner_identities():
+            return query.event()
+        stored = [self._stored(identity) for identity in query.inner_identities()]
+        paid = [cost(unseal(answered.sealed)[1].event) for answered in stored if answered is not None]
+        return left_of(query.event(), paid) if len(paid) < len(stored) else None
 
     def _stored(self, query_bytes: bytes) -> Answered | None:
         sealed = self._ledger.find(self._dataset, digest(query_bytes))
         return None if sealed is None else Answered(sealed, replayed=True)
 
-    def _check_spending(self, query: Query, spent: tuple[Event, ...]) -> None:
-        policy.check_budget(query, spent, self._terms.budget)
+    def _check_spending(self, due: Event, spent: tuple[Event, ...]) -> None:
+        policy.check_budget(due, spent, self._terms.budget)
         since = self._ledger.clock() - timedelta(days=self._terms.policy.period_days)
         recent = self._ledger.spent(self._dataset, since).events
-        policy.check_period(query, recent, self._terms.policy, self._terms.budget.delta)
+        policy.check_period(due, recent, self._terms.policy, self._terms.budget.delta)
 
     def _check_consent(self, query_bytes: bytes) -> None:
         """Last of all: nobody should have to decide on what would be refused anyway."""
@@ -177,27 +193,64 @@ class Guard:
             stored = self._stored(query_bytes)
             if stored is not None:
                 return stored
-            values = self._computed(query, report)
-            return self._ledger.commit(
-                self._dataset,
-                query_bytes,
-                query.event(),
-                check_budget=lambda spent: self._check_spending(query, spent),
-                draw_payload=lambda: self._noisy_payload(query, values),
-            )
+            if query.inner_identities():
+                return self._made_inside(query, query_bytes, report)
+            values = self._computed(query, self._bench(report))
+            return self._charged(query, query_bytes, query.event(), values)
 
-    def _computed(self, query: Query, report: Report) -> Integers:
+    def _charged(self, query: Query, query_bytes: bytes, due: Event, values: Integers) -> Answered:
+        """`due` must fit the budget: the query's own event, or that with all that follows it."""
+        return self._ledger.commit(
+            self._dataset,
+            query_bytes,
+            query.event(),
+            check_budget=lambda spent: self._check_spending(due, spent),
+            draw_payload=lambda: self._noisy_payload(query, values),
+        )
+
+    def _made_inside(self, query: Query, query_bytes: bytes, report: Report) -> Answered:
+        """From noisy answers that the ledger has charged and stored one by one: what makes it is shown no record."""
+        scratch = self._ledger.path.with_name("unfinished") / digest(query_bytes).hex()
+        inside = Inside(query, self._stored, self._answered_inside)
+        bench = replace(self._bench(report), ask=inside.ask, silo=self._config.silo.name, scratch=scratch)
+        bench.report(0.0)
+        with contained(SilosynthError):
+            values = self._mechanisms[query.mechanism](query, self._records.take(_NO_RECORDS), bench)
+        answered = self._ledger.commit(
+            self._dataset,
+            query_bytes,
+            inside.charge(),
+            check_budget=lambda spent: None,
+            draw_payload=lambda: self._noisy_payload(query, values),
+        )
+        shutil.rmtree(scratch, ignore_errors=True)
+        return answered
+
+    def _answered_inside(self, query: Query, identity: bytes, artifacts: Artifacts, due: Event) -> Answered:
+        def artifact(name: str) -> bytes:
+            return artifacts[name] if name in artifacts else self._shelf.read(name)
+
+        values = self._computed(query, replace(self._bench(_untold), artifact=artifact))
+        return self._charged(query, identity, due, values)
+
+    def _bench(self, report: Report) -> Bench:
         def report_unless_stopping(fraction: float) -> None:
             if self._stopping:
                 raise SiloUnavailable("the guard is stopping: ask again when it is back")
             report(fraction)
 
+        return Bench(self._entropy, report_unless_stopping, self._shelf.read, self._config.guard.device)
+
+    def _computed(self, query: Query, bench: Bench) -> Integers:
         with contained(QueryError, SiloUnavailable):
-            report_unless_stopping(0.0)
-            bench = Bench(self._entropy, report_unless_stopping, self._shelf.read, self._config.guard.device)
+            bench.report(0.0)
             return self._mechanisms[query.mechanism](query, self._records, bench)
 
     @contained(QueryError)
     def _noisy_payload(self, query: Query, values: Integers) -> bytes:
         plan = query.plan()
         return pack_payload(digest(query), plan.grid, add_noise(values, plan, self._entropy))
+
+
+def _untold(fraction: float) -> None:
+    """What is made of statistics takes longer by far than they do: its progress is told, theirs is not."""

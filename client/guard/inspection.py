@@ -43,11 +43,12 @@ class Inspection:
         return self.config.silo.dataset
 
     def spent(self) -> tuple[Event, ...]:
-        return events.merge(receipt.event for receipt in self._releases())
+        return events.merge(events.charged(receipt.event for receipt in self._releases()))
 
     def spent_in_period(self) -> tuple[Event, ...]:
         since = timestamp(self.clock() - timedelta(days=self.terms().policy.period_days))
-        return events.merge(receipt.event for receipt in self._releases() if receipt.created >= since)
+        recent = (receipt.event for receipt in self._releases() if receipt.created >= since)
+        return events.merge(events.charged(recent))
 
     def terms(self) -> Terms:
         """Those the guard would start with now."""

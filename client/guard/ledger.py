@@ -24,7 +24,7 @@ from silosynth.client.guard.identity import Identity
 from silosynth.client.guard.private_file import create_private_file
 from silosynth.common import events
 from silosynth.common.errors import LedgerError, LedgerRolledBack
-from silosynth.common.events import Event
+from silosynth.common.events import Charge, Event
 from silosynth.common.heads import Head
 from silosynth.common.queries import digest
 from silosynth.common.releases import Receipt, entry_hash, seal
@@ -148,7 +148,7 @@ class Ledger:
         self,
         dataset: str,
         query: bytes,
-        event: Event,
+        event: Charge,
         check_budget: Callable[[tuple[Event, ...]], None],
         draw_payload: Callable[[], bytes],
     ) -> Answered:
@@ -169,7 +169,7 @@ class Ledger:
         self,
         dataset: str,
         query: bytes,
-        event: Event,
+        event: Charge,
         check_budget: Callable[[tuple[Event, ...]], None],
         draw_payload: Callable[[], bytes],
     ) -> Answered:
@@ -211,8 +211,8 @@ class Ledger:
             query, values = f"{query} AND created >= ?", [dataset, timestamp(since)]
         rows = self._connection.execute(f"{query} GROUP BY event", values).fetchall()
         counted = [(events.from_proto(release_pb2.Event.FromString(event)), times) for event, times in rows]
-        merged = events.merge(replace(event, count=event.count * times) for event, times in counted)
-        return Spent(merged, sum(times for _, times in rows))
+        charged = [replace(event, count=event.count * times) for event, times in counted if isinstance(event, Event)]
+        return Spent(events.merge(charged), sum(times for _, times in rows))
 
     def _last(self) -> tuple[int, bytes]:
         newest = "SELECT sequence, hash FROM entries ORDER BY sequence DESC LIMIT 1"
@@ -221,7 +221,7 @@ class Ledger:
     def _head(self) -> Head:
         return self.identity.sign(Head(self._silo, *self._last(), self.public_key))
 
-    def _seal(self, dataset: str, query: bytes, event: Event, payload: bytes) -> Entry:
+    def _seal(self, dataset: str, query: bytes, event: Charge, payload: bytes) -> Entry:
         """The next row: the receipt repeats it for the world to verify."""
         last_sequence, head = self._last()
         sequence, created = last_sequence + 1, timestamp(self.clock())

@@ -59,11 +59,11 @@ def _check_backbones(query: Query, policy: PolicySection) -> None:
             )
 
 
-def check_period(query: Query, spent_in_period: Sequence[Event], policy: PolicySection, delta: float) -> None:
-    """Raise PolicyDenied unless what was spent in the running period and this query stay within its limit."""
+def check_period(due: Event, spent_in_period: Sequence[Event], policy: PolicySection, delta: float) -> None:
+    """Raise PolicyDenied unless what was spent in the running period and what is due stay within its limit."""
     if policy.max_epsilon_per_period is None:
         return
-    requested = accounting.epsilon([*spent_in_period, query.event()], delta)
+    requested = accounting.epsilon([*spent_in_period, due], delta)
     if requested > policy.max_epsilon_per_period:
         raise PolicyDenied(
             f"with this query the silo would have spent epsilon = {requested:.4g} within {policy.period_days} days, "
@@ -82,25 +82,25 @@ def check_consent(query_digest: str, verdict: Act | None) -> None:
         raise PolicyDenied(f"this silo's people have denied query {query_digest}")
 
 
-def check_budget(query: Query, spent: Sequence[Event], budget: BudgetSection) -> None:
-    """Raise BudgetExhausted unless all that was spent and this query together stay within the budget."""
-    requested = accounting.epsilon([*spent, query.event()], budget.delta)
+def check_budget(due: Event, spent: Sequence[Event], budget: BudgetSection) -> None:
+    """Raise BudgetExhausted unless all that was spent and what is due together stay within the budget."""
+    requested = accounting.epsilon([*spent, due], budget.delta)
     if requested > budget.epsilon:
         already = accounting.epsilon(spent, budget.delta)
         raise BudgetExhausted(
             f"requested: with this query the silo would have spent epsilon = {requested:.4g} of {budget.epsilon:g} "
             f"(delta = {budget.delta:g}); remaining: {max(0.0, budget.epsilon - already):.4g}, for which "
-            f"{_what_fits(query, spent, budget)}; nothing was charged"
+            f"{_what_fits(due, spent, budget)}; nothing was charged"
         )
 
 
-def _what_fits(query: Query, spent: Sequence[Event], budget: BudgetSection) -> str:
+def _what_fits(due: Event, spent: Sequence[Event], budget: BudgetSection) -> str:
     def events_at(noise_multiplier: float) -> list[Event]:
-        return [*spent, replace(query.event(), noise_multiplier=noise_multiplier)]
+        return [*spent, replace(due, noise_multiplier=noise_multiplier)]
 
     try:
         enough = accounting.calibrate(events_at, budget.epsilon, budget.delta)
     except BudgetExhausted:
         return "no noise multiplier would make it fit"
     rounded_up = enough * 1.0006
-    return f"a noise multiplier of {rounded_up:.4g} instead of {query.noise_multiplier:.4g} would fit"
+    return f"a noise multiplier of {rounded_up:.4g} instead of {due.noise_multiplier:.4g} would fit"

@@ -3,14 +3,16 @@
 from silosynth.client.guard.mechanism import Mechanisms
 from silosynth.client.mechanisms.class_counts import class_counts
 from silosynth.client.mechanisms.feature_sums import feature_sums
+from silosynth.client.mechanisms.local_synthesis import local_synthesis
 from silosynth.client.mechanisms.mixtures import mixtures
 from silosynth.client.mechanisms.moments import moments
 from silosynth.client.mechanisms.sufficient_statistics import sufficient_statistics
-from silosynth.common.queries import ClassCounts, FeatureSums, Mixtures, Moments, SufficientStatistics
+from silosynth.common.queries import ClassCounts, FeatureSums, LocalSynthesis, Mixtures, Moments, SufficientStatistics
 
 MECHANISMS: Mechanisms = {
     ClassCounts.mechanism: class_counts,
     FeatureSums.mechanism: feature_sums,
+    LocalSynthesis.mechanism: local_synthesis,
     Mixtures.mechanism: mixtures,
     Moments.mechanism: moments,
     SufficientStatistics.mechanism: sufficient_statistics,

@@ -19,12 +19,16 @@ from silosynth.common.statistics.spatial import SpatialFeatures
 FORWARD_BATCH = 250  # always so many images at once, some of them blank: see the note on neighbours
 
 
-def public_network(digest: str, bench: Bench) -> Backbone:
+def stored_network(digest: str, bench: Bench) -> Backbone:
     try:
-        backbone = decode_backbone(bench.artifact(digest), f"artifact {digest}")
+        return decode_backbone(bench.artifact(digest), f"artifact {digest}")
     except VerificationFailed as error:
         raise QueryError(str(error)) from error
-    return backbone.to(pick_device(bench.device))
+
+
+def public_network(digest: str, bench: Bench) -> Backbone:
+    """Where the silo computes."""
+    return stored_network(digest, bench).to(pick_device(bench.device))
 
 
 def seen_through(query: SufficientStatistics, bench: Bench) -> Callable[[Features], Features]:

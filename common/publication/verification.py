@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from silosynth.common.errors import VerificationFailed
+from silosynth.common.events import cost
 from silosynth.common.heads import Head
 from silosynth.common.publication.accounting import agree, privacy_of
 from silosynth.common.publication.files import FileFacts, measure
@@ -39,7 +40,7 @@ def verify_cost(manifest: Manifest) -> None:
         receipt.verify()
         _require(_links(receipt), f"the ledger entry of {receipt.silo!r} does not hash")
         _require(receipt.query_digest in asked, f"{receipt.silo!r} answered a query that is not listed")
-        charged_right = receipt.event == asked[receipt.query_digest]
+        charged_right = cost(receipt.event) == asked[receipt.query_digest]
         _require(charged_right, f"{receipt.silo!r} was charged as another event than its query's")
     _verify_heads(manifest.restored_heads(), receipts)
     proven = privacy_of(receipts, manifest.privacy.delta)

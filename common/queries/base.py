@@ -40,6 +40,7 @@ class Query(ABC):
 
     mechanism: ClassVar[str]  # name of the field in query.proto's oneof
     kinds: ClassVar[dict[str, type[Query]]] = {}
+    added_up: ClassVar[bool] = True  # the silos' answers; else they are kept side by side
 
     schema: Schema
     noise_multiplier: float
@@ -73,6 +74,14 @@ class Query(ABC):
 
     def backbones(self) -> tuple[str, ...]:
         """Those artifacts that are networks: records pass through them, so a silo allows each by itself."""
+        return ()
+
+    def inner_identities(self) -> tuple[bytes, ...]:
+        """Of the queries that a silo answers to itself, in order, before it makes this one's answer of theirs.
+
+        They are charged one by one, all together as this query's event. Nobody can ask for them: these bytes are no
+        queries. A query without such is charged itself.
+        """
         return ()
 
     @classmethod

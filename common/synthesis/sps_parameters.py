@@ -57,6 +57,9 @@ class SpsParameters(Settings, Matching, Workshop):
         "gaussian", description="gaussian: soft ones, by a discriminant that the spatial statistics hold; free"
     )
     guide: float = Field(0.0, ge=0, description="weight of that discriminant's cross-entropy in the synthesis")
+    generation: Literal["central", "local"] = Field(
+        "central", description="local: every silo makes images of its own statistics, and the union is released"
+    )
     backbone: str | None = Field(None, description="name or file; default: the shipped one for grey or colour images")
     images_per_class: int = Field(200, ge=1, le=1_000_000)
     steps: int = Field(100, ge=1)

@@ -15,7 +15,7 @@ class Schema(_message.Message):
     def __init__(self, shape: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ...) -> None: ...
 
 class Query(_message.Message):
-    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums")
+    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums", "local_synthesis")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
     CLASS_COUNTS_FIELD_NUMBER: _ClassVar[int]
@@ -23,6 +23,7 @@ class Query(_message.Message):
     SUFFICIENT_STATISTICS_FIELD_NUMBER: _ClassVar[int]
     MOMENTS_FIELD_NUMBER: _ClassVar[int]
     FEATURE_SUMS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_SYNTHESIS_FIELD_NUMBER: _ClassVar[int]
     schema: Schema
     noise_multiplier: float
     class_counts: ClassCounts
@@ -30,7 +31,8 @@ class Query(_message.Message):
     sufficient_statistics: SufficientStatistics
     moments: Moments
     feature_sums: FeatureSums
-    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ...) -> None: ...
+    local_synthesis: LocalSynthesis
+    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ..., local_synthesis: _Optional[_Union[LocalSynthesis, _Mapping]] = ...) -> None: ...
 
 class ClassCounts(_message.Message):
     __slots__ = ()
@@ -121,3 +123,19 @@ class FeatureSums(_message.Message):
     clip: float
     count_weight: float
     def __init__(self, first: _Optional[int] = ..., signals: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., network: _Optional[str] = ..., width: _Optional[int] = ..., seed: _Optional[int] = ..., augmentation: _Optional[str] = ..., projected: _Optional[int] = ..., auxiliary: _Optional[str] = ..., clip: _Optional[float] = ..., count_weight: _Optional[float] = ...) -> None: ...
+
+class LocalSynthesis(_message.Message):
+    __slots__ = ("backbone", "questions", "images_per_class", "labels", "seed", "settings")
+    BACKBONE_FIELD_NUMBER: _ClassVar[int]
+    QUESTIONS_FIELD_NUMBER: _ClassVar[int]
+    IMAGES_PER_CLASS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    backbone: str
+    questions: int
+    images_per_class: int
+    labels: str
+    seed: int
+    settings: str
+    def __init__(self, backbone: _Optional[str] = ..., questions: _Optional[int] = ..., images_per_class: _Optional[int] = ..., labels: _Optional[str] = ..., seed: _Optional[int] = ..., settings: _Optional[str] = ...) -> None: ...

@@ -1,15 +1,18 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Event(_message.Message):
-    __slots__ = ("sampled_gaussian",)
+    __slots__ = ("sampled_gaussian", "post_processing")
     SAMPLED_GAUSSIAN_FIELD_NUMBER: _ClassVar[int]
+    POST_PROCESSING_FIELD_NUMBER: _ClassVar[int]
     sampled_gaussian: SampledGaussian
-    def __init__(self, sampled_gaussian: _Optional[_Union[SampledGaussian, _Mapping]] = ...) -> None: ...
+    post_processing: PostProcessing
+    def __init__(self, sampled_gaussian: _Optional[_Union[SampledGaussian, _Mapping]] = ..., post_processing: _Optional[_Union[PostProcessing, _Mapping]] = ...) -> None: ...
 
 class SampledGaussian(_message.Message):
     __slots__ = ("noise_multiplier", "sampling_probability", "count")
@@ -20,6 +23,14 @@ class SampledGaussian(_message.Message):
     sampling_probability: float
     count: int
     def __init__(self, noise_multiplier: _Optional[float] = ..., sampling_probability: _Optional[float] = ..., count: _Optional[int] = ...) -> None: ...
+
+class PostProcessing(_message.Message):
+    __slots__ = ("cost", "sources")
+    COST_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    cost: SampledGaussian
+    sources: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, cost: _Optional[_Union[SampledGaussian, _Mapping]] = ..., sources: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("query_digest", "grid", "bytes_per_value", "values")

@@ -70,11 +70,22 @@ class Summed:
     blocks: dict[str, Array]
     silos: int
     plan: Plan
+    earlier_variance: float = 0.0  # of the noise in what an earlier release has added
 
     @property
     def noise_variance(self) -> float:
         """Of every coordinate: each silo added its own noise."""
-        return self.silos * self.plan.noise_std**2
+        return self.silos * self.plan.noise_std**2 + self.earlier_variance
+
+
+@dataclass(frozen=True)
+class United(Summed):
+    """The silos' releases for a query whose answers are not added up: side by side, in the order of their names.
+
+    `blocks` is empty: each part has blocks of its own, in integers no wider than they need be.
+    """
+
+    parts: tuple[dict[str, npt.NDArray[Any]], ...] = ()
 
 
 @dataclass(frozen=True)

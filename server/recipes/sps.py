@@ -28,6 +28,7 @@ from silosynth.common.synthesis.sps_parameters import SpsParameters
 from silosynth.common.synthesis.stage_release import Release, to_models
 from silosynth.server.recipes.base import Ask, Classifier, Product, Steps, Summed, Task
 from silosynth.server.recipes.outlook import Crowd, Outlook, noise_of_class_means
+from silosynth.server.recipes.sps_local import local_steps
 from silosynth.server.recipes.workplace import Workplace
 
 # Of the discriminant: half was lost at 1.6 on digits, at 2.0 on Fashion-MNIST.
@@ -65,7 +66,10 @@ class Sps:
     def steps(self, task: Task, parameters: SpsParameters) -> Steps:
         _check(task)
         backbone = _backbone(task, parameters)
-        conversation = converse(self._job(task, parameters), parameters, backbone)
+        job = self._job(task, parameters)
+        if parameters.generation == "local":
+            return (yield from local_steps(task, parameters, backbone, job.noise_multiplier))
+        conversation = converse(job, parameters, backbone)
         question = next(conversation)
         while True:
             summed = yield Ask(question.query, question.artifacts)

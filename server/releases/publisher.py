@@ -50,7 +50,8 @@ class Publisher:
     def _facts(self, outcome: Outcome) -> ReleaseFacts:
         config, schema = outcome.config, outcome.config.records.schema_of_records()
         classes = class_names(config.records)  # before a version is taken: it may be refused
-        naming = self.store.reserve(plain_name(config.name))
+        extends = None if config.extends is None else ReleaseName.parse(config.extends).version
+        naming = self.store.reserve(plain_name(config.name), extends)
         earlier = [entry for entry in self.store.entries() if entry.name == naming.name]
         proof = Proof(config.privacy.delta, outcome.queries, outcome.receipts, self._heads(outcome.receipts))
         return ReleaseFacts(

@@ -36,8 +36,11 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self._objects, self._releases = folder / "objects", folder / "releases"
 
-    def reserve(self, name: str) -> Naming:
-        """The next version of `name`. A run that fails afterwards leaves a gap: a version is never given twice."""
+    def reserve(self, name: str, extends: int | None = None) -> Naming:
+        """The next version of `name`. A run that fails afterwards leaves a gap: a version is never given twice.
+
+        Its parent is the version it extends, else the one before it.
+        """
         folder = self._releases / ReleaseName(name, 1).name
         folder.mkdir(parents=True, exist_ok=True)
         version = max((int(taken.name) for taken in folder.iterdir()), default=0)
@@ -48,7 +51,8 @@ class Store:
             except FileExistsError:
                 continue  # another run took it at this moment
             break
-        before = [entry for entry in self.entries() if entry.name == name and entry.version < version]
+        last = version - 1 if extends is None else extends
+        before = [entry for entry in self.entries() if entry.name == name and entry.version <= last]
         parent = Parent(version=before[-1].version, sha256=before[-1].sha256) if before else None
         return Naming(
             name=name, version=version, created=datetime.now(UTC).isoformat(timespec="seconds"), parent=parent
@@ -104,16 +108,20 @@ class Store:
 
     def text(self, release: ReleaseName, name: str) -> str:
         """A document of a release, such as README.md."""
-        return self._object(self._manifest(release).files[name]).read_text()
+        return self.path(release, name).read_text()
+
+    def path(self, release: ReleaseName, name: str) -> Path:
+        """Where a file of a release lies."""
+        return self._object(self.manifest(release).files[name])
 
     def parts(self, release: ReleaseName) -> Iterator[tuple[Path, int]]:
         """What is streamed: the manifest, then its files in its order, with their sizes."""
         path = self._place(release) / MANIFEST
         yield path, path.stat().st_size
-        for facts in self._manifest(release).files.values():
+        for facts in self.manifest(release).files.values():
             yield self._object(facts), facts.bytes
 
-    def _manifest(self, release: ReleaseName) -> Manifest:
+    def manifest(self, release: ReleaseName) -> Manifest:
         return Manifest.from_bytes((self._place(release) / MANIFEST).read_bytes())
 
     def _place(self, release: ReleaseName) -> Path:

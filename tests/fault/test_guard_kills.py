@@ -17,6 +17,9 @@ import grpc
 import pytest
 from support.guards import SCHEMA, open_ledger, silo_tables, toy_records
 from support.killable_guard import Asker, GuardProcess, write_silo
+from support.local_images import BACKBONE, local_query, shelve
+from support.toy_images import TOY
+from support.toy_images import toy_records as toy_images
 
 from silosynth.client.guard.ledger import Step
 from silosynth.common import events
@@ -180,6 +183,37 @@ def test_a_kill_at_each_step(folder: Path) -> None:
     assert rows == [int(step is Step.COMMITTED) for step in Step]
     stormy.check()
     print(f"\none SIGKILL at each of {', '.join(Step)}: ledger rows {rows}")
+
+
+def test_kills_in_the_middle_of_making_images(folder: Path) -> None:
+    """Each life ends when it has charged one thing more: two statistics, then the images made of them."""
+    tables = silo_tables(epsilon=3.0, backbones=[BACKBONE])
+    tables["data"]["classes"], tables["guard"]["device"] = TOY.classes, "cpu"
+    config = write_silo(folder, tables, toy_images())
+    shelve(folder)
+    query = local_query(4.0, stages=2)
+    entries: list[list[bytes]] = []
+    for _ in range(3):
+        with GuardProcess(config, kill_at=Step.COMMITTED) as guard:
+            guard.wait_until_ready()
+            with Asker(guard.address) as asker, pytest.raises(grpc.RpcError):
+                asker.parts(encode(query))
+            assert guard.killed_itself()
+        with closing(sqlite3.connect(folder / "ledger.db")) as database:
+            entries.append([sealed for (sealed,) in database.execute("SELECT sealed FROM entries ORDER BY sequence")])
+    assert [len(life) for life in entries] == [1, 2, 3]
+    assert entries[0] == entries[1][:1] == entries[2][:1]
+    assert entries[1] == entries[2][:2]
+    with GuardProcess(config) as guard:
+        guard.wait_until_ready()
+        with Asker(guard.address) as asker:
+            sealed, replayed = asker.sealed(encode(query))
+        assert guard.stop() == 0
+    assert (sealed, replayed) == (entries[2][2], True)
+    open_release(query, sealed)
+    with closing(open_ledger(folder)) as ledger:
+        (spent,) = ledger.spent("default").events
+    assert (spent.noise_multiplier, spent.count) == (pytest.approx(4.0), 2)
 
 
 def test_kills_while_starting(folder: Path) -> None:

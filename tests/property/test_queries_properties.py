@@ -17,6 +17,7 @@ from silosynth.common.layout import Layout
 from silosynth.common.queries import (
     ClassCounts,
     FeatureSums,
+    LocalSynthesis,
     Mixtures,
     Moments,
     Query,
@@ -26,6 +27,7 @@ from silosynth.common.queries import (
     encode,
 )
 from silosynth.common.queries.base import MAX_QUERY_BYTES, MAX_VALUES
+from silosynth.common.queries.local_synthesis import canonical_json
 from silosynth.common.schema import Schema
 from silosynth.protos.v1 import query_pb2
 
@@ -79,6 +81,19 @@ PSEUDO_CLASSES: dict[str, st.SearchStrategy[Any]] = {
 QUERIES: dict[str, st.SearchStrategy[Query]] = {
     "class_counts": st.builds(ClassCounts, **COMMON),
     "feature_sums": st.builds(FeatureSums, **FEATURES | ROW_FEATURES) | st.builds(FeatureSums, **FEATURES),
+    "local_synthesis": st.builds(
+        LocalSynthesis,
+        schema=st.builds(Schema, st.tuples(SIDES, SIDES, st.integers(1, 3)), st.integers(1, 100)),
+        noise_multiplier=COMMON["noise_multiplier"],
+        backbone=DIGESTS,
+        questions=st.integers(1, 64),
+        images_per_class=st.integers(1, 100),
+        labels=st.sampled_from(["hard", "gaussian"]),
+        seed=st.integers(0, 2**64 - 1),
+        settings=st.dictionaries(st.text(max_size=4), st.integers() | st.floats(-9, 9) | st.text(max_size=4)).map(
+            canonical_json
+        ),
+    ),
     "mixtures": st.builds(
         Mixtures,
         **COMMON,
@@ -140,6 +155,16 @@ MOMENT_SUMS = Moments(
     clip=0.125,
     count_weight=0.15,
     center="",
+)
+IMAGES = LocalSynthesis(
+    schema=Schema((8, 8, 1), 10),
+    noise_multiplier=1.5,
+    backbone="ab" * 32,
+    questions=2,
+    images_per_class=5,
+    labels="hard",
+    seed=0,
+    settings="{}",
 )
 
 many = settings(max_examples=300, deadline=None)
@@ -220,7 +245,9 @@ def test_reordered_and_repeated_fields_are_refused(query: Query) -> None:
             decode(odd)
 
 
-@pytest.mark.parametrize("query", [EXAMPLE, STATISTICS, FEATURE_SUMS, MOMENT_SUMS], ids=lambda query: query.mechanism)
+@pytest.mark.parametrize(
+    "query", [EXAMPLE, STATISTICS, FEATURE_SUMS, MOMENT_SUMS, IMAGES], ids=lambda query: query.mechanism
+)
 def test_numbers_that_are_none_are_refused(query: Query) -> None:
     for field in fields(query):
         if isinstance(getattr(query, field.name), float):
@@ -275,6 +302,21 @@ def _with(query: Query, name: str, value: float) -> bytes:
         (FEATURE_SUMS, {"projected": 3, "auxiliary": "F" * 64}),
         (FEATURE_SUMS, {"clip": 0.0}),
         (FEATURE_SUMS, {"count_weight": 0.0}),
+        (IMAGES, {"schema": Schema((64,), 10)}),
+        (IMAGES, {"backbone": ""}),
+        (IMAGES, {"questions": 0}),
+        (IMAGES, {"questions": 65}),
+        (IMAGES, {"images_per_class": 0}),
+        (IMAGES, {"images_per_class": MAX_VALUES}),
+        (IMAGES, {"labels": "none"}),
+        (IMAGES, {"seed": 1 << 64}),
+        (IMAGES, {"settings": ""}),
+        (IMAGES, {"settings": "[]"}),
+        (IMAGES, {"settings": "{ }"}),
+        (IMAGES, {"settings": '{"b":1,"a":1}'}),
+        (IMAGES, {"settings": '{"a":NaN}'}),
+        (IMAGES, {"settings": "[" * 10_000}),
+        (IMAGES, {"settings": '{"a":"' + "a" * 20_000 + '"}'}),
         (MOMENT_SUMS, {"schema": Schema((64,), 10)}),
         (MOMENT_SUMS, {"backbone": ""}),
         (MOMENT_SUMS, {"backbone": "AB" * 32}),
@@ -320,7 +362,7 @@ def test_plans_hold_together(query: Query) -> None:
     assert plan.noise_std == query.noise_multiplier * plan.sensitivity
     assert plan.event.noise_multiplier == query.noise_multiplier
     assert math.frexp(plan.grid)[0] == 0.5
-    assert plan.grid * 16 <= plan.sensitivity
+    assert plan.grid * 16 <= plan.sensitivity or query.inner_identities()
 
 
 @many

@@ -26,7 +26,7 @@ from silosynth.common.events import SampledGaussian
 from silosynth.common.queries import Mixtures, Query, SufficientStatistics, decode, digest, encode
 from silosynth.common.releases import Receipt, entry_hash, open_release, pack_payload, seal, unseal
 from silosynth.protos.v1 import release_pb2
-from silosynth.server.assembly import _RunningSum
+from silosynth.server.assembly import _Intake
 
 KEY, OTHER_KEY = (Identity(Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32)) for seed in (1, 2))
 COUNTS = counts_query(5.0)
@@ -266,11 +266,11 @@ def test_a_release_for_another_query_is_rejected() -> None:
         assert_rejected(asked, SEALED[MIXTURES])
 
 
-def accepting(query: Query, silo: str, key: Identity) -> _RunningSum:
+def accepting(query: Query, silo: str, key: Identity) -> _Intake:
     """The server's sum, with `silo` attending under `key`."""
     hello = SimpleNamespace(description=SimpleNamespace(public_key=key.public_key))
     exchange: Any = SimpleNamespace(hello=lambda name: hello if name == silo else None)
-    return _RunningSum(query, exchange)
+    return _Intake(query, exchange)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,8 @@ def test_the_server_adds_no_release_that_is_not_the_senders_own(sender: str, key
     total = accepting(COUNTS, sender, key)
     with pytest.raises(VerificationFailed):
         total.accept(sender, sealed)
-    assert not total.values.any()
+    summed = total.collected.all()
+    assert (summed.silos, summed.blocks["counts"].any()) == (0, False)
     assert total.receipts == []
 
 

@@ -85,26 +85,26 @@ def test_misspelt_mechanism_is_a_config_error() -> None:
 def test_over_budget_says_requested_remaining_and_what_fits() -> None:
     budget, spent = BudgetSection(epsilon=1.0, delta=DELTA), (SampledGaussian(6.0),)
     with pytest.raises(BudgetExhausted) as refused:
-        check_budget(counts_query(3.0), spent, budget)
+        check_budget(SampledGaussian(3.0), spent, budget)
     message = str(refused.value)
     figures = re.search(r"epsilon = (\S+) of 1 .*; remaining: (\S+), .* multiplier of (\S+) instead", message)
     assert figures is not None
     requested, remaining, fitting = map(float, figures.groups())
     assert requested == pytest.approx(accounting.epsilon([SampledGaussian(6.0), SampledGaussian(3.0)], DELTA), rel=1e-3)
     assert remaining == pytest.approx(1.0 - accounting.epsilon(spent, DELTA), rel=1e-3)
-    check_budget(counts_query(fitting), spent, budget)
+    check_budget(SampledGaussian(fitting), spent, budget)
     with pytest.raises(BudgetExhausted):
-        check_budget(counts_query(fitting * 0.99), spent, budget)
+        check_budget(SampledGaussian(fitting * 0.99), spent, budget)
 
 
 def test_when_nothing_is_left_nothing_fits() -> None:
     noise = accounting.calibrate(lambda z: [SampledGaussian(z)], 1.0, DELTA)
     epsilon = accounting.epsilon([SampledGaussian(noise)], DELTA)
     with pytest.raises(BudgetExhausted, match=r"; remaining: 0, for which no noise multiplier"):
-        check_budget(counts_query(50.0), (SampledGaussian(noise),), BudgetSection(epsilon=epsilon, delta=DELTA))
+        check_budget(SampledGaussian(50.0), (SampledGaussian(noise),), BudgetSection(epsilon=epsilon, delta=DELTA))
 
 
 def test_no_noise_needs_an_infinite_budget() -> None:
-    check_budget(counts_query(0.0), (), BudgetSection(epsilon=math.inf, delta=DELTA))
+    check_budget(SampledGaussian(0.0), (), BudgetSection(epsilon=math.inf, delta=DELTA))
     with pytest.raises(BudgetExhausted, match=r"epsilon = inf of 1e\+06"):
-        check_budget(counts_query(0.0), (), BudgetSection(epsilon=1e6, delta=DELTA))
+        check_budget(SampledGaussian(0.0), (), BudgetSection(epsilon=1e6, delta=DELTA))
