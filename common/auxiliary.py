@@ -1,4 +1,4 @@
-"""Auxiliary records: public ones, behind the projection of features (SER). Drawn by procedure, or sent as an artifact.
+"""Auxiliary records, behind the projection of features (SER): drawn by procedure, public, or released earlier.
 
 The artifact is a safetensors file of one tensor, `records`: uint8 images (count, height, width, channels) or float32
 rows (count, columns) in [-1, 1]. A guard reads it from a server it does not trust.
@@ -6,7 +6,9 @@ rows (count, columns) in [-1, 1]. A guard reads it from a server it does not tru
 
 from __future__ import annotations
 
+import zipfile
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,7 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 
 from silosynth.common.datasets.records import Features, to_bytes_range, to_unit_range
-from silosynth.common.errors import QueryError
+from silosynth.common.errors import ConfigError, QueryError
 from silosynth.common.procedural import procedural_batches
 from silosynth.common.schema import Schema
 
@@ -28,6 +30,16 @@ _MOST_RECORDS = 10_000
 def encode_auxiliary(records: npt.NDArray[np.uint8] | Features) -> bytes:
     content: bytes = safetensors.numpy.save({"records": np.ascontiguousarray(records)})
     return content
+
+
+def auxiliary_of_release(file: Path) -> bytes:
+    """The artifact of a release's train.npz, at most as many records as a guard takes, evenly chosen."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            records = arrays["images" if "images" in arrays else "features"]
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{file}: is no release's train.npz, which holds images or features") from error
+    return encode_auxiliary(records[:: -(-len(records) // _MOST_RECORDS) or 1])
 
 
 def decode_auxiliary(content: bytes, schema: Schema) -> Features:

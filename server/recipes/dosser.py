@@ -2,10 +2,12 @@
 
 Decoupled optimization and sampling (DOS): I1 signals are uploaded once; I2 >> I1 optimization steps go through them
 again and again, each time in a new order, at no privacy cost. Subspace for error reduction (SER): features are centred
-and projected onto d principal components of public auxiliary records under the same network before they are clipped,
-so that noise has fewer dimensions to spoil. Partition and enlarge (PEA): a synthetic image holds four, which are cut
-out and enlarged before matching; the product holds the enlarged ones, so whoever trains on it needs to know nothing.
-The result is an exponential average over the steps. The signals are as in NDPDC, with its corrections.
+and projected onto d principal components of auxiliary records under the same network before they are clipped, so that
+noise has fewer dimensions to spoil. Auxiliary records are procedural images, a public file, or an earlier release of
+this federation: what that cost is in every silo's ledger, where events compose tighter than the paper's eps1 + eps2.
+Partition and enlarge (PEA): a synthetic image holds four, which are cut out and enlarged before matching; the product
+holds the enlarged ones, so whoever trains on it needs to know nothing. The result is an exponential average over the
+steps. The signals are as in NDPDC, with its corrections.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 from pydantic import Field
 from torch import Tensor
 
+from silosynth.common.auxiliary import auxiliary_of_release
 from silosynth.common.config import Section
 from silosynth.common.devices import fast_type, pick_device
 from silosynth.common.errors import ConfigError
@@ -39,7 +42,9 @@ class Parameters(SignalParameters):
 
     steps: int = Field(2000, ge=1, le=10_000_000, description="I2, optimization steps")
     projected: int = Field(0, ge=0, description="d, dimensions of the subspace (SER); 0 for features as they are")
-    auxiliary: Path | None = Field(None, description="safetensors file of public records for SER; default: procedural")
+    auxiliary: Path | None = Field(
+        None, description="records for SER, .safetensors or a release's train.npz; default: drawn"
+    )
     enlarged: bool = Field(False, description="partition and enlarge (PEA): four records from each image")
     averaging: float = Field(0.99, ge=0, lt=1, description="weight of the past in the average of the images")
 
@@ -81,12 +86,13 @@ def _queries(task: Task, parameters: Parameters, noise_multiplier: float) -> lis
 
 def _auxiliary(parameters: Parameters) -> dict[str, bytes]:
     """The file of auxiliary records, if one is named, by its digest."""
-    if parameters.auxiliary is None:
+    file = parameters.auxiliary
+    if file is None:
         return {}
     try:
-        content = parameters.auxiliary.read_bytes()
+        content = auxiliary_of_release(file) if file.suffix == ".npz" else file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{parameters.auxiliary}: cannot be read ({error.strerror})") from error
+        raise ConfigError(f"{file}: cannot be read ({error.strerror})") from error
     return {hashlib.sha256(content).hexdigest(): content}
 
 

@@ -21,7 +21,7 @@ from silosynth.common.queries import FeatureSums
 from silosynth.common.schema import Schema
 from silosynth.common.signals import Signals
 from silosynth.deploy.inprocess import InProcess
-from silosynth.server.recipes import feature_signals
+from silosynth.server.recipes import feature_signals, recipe_named
 from silosynth.server.recipes.base import Ask, Product, Summed, Task, drive
 from silosynth.server.recipes.dosser import Dosser
 from silosynth.server.recipes.feature_signals import Evidence
@@ -130,12 +130,37 @@ class TestBoth:
             run(name, [train], 1.0, noise_multiplier=0.5)
 
 
-def test_the_papers_settings_cost_what_the_paper_says() -> None:
-    recipe, schema = Ndpdc(), Schema((32, 32, 3), 10)
-    parameters = recipe.parameters(signals=10_000, sampling_probability=50 / 5000, width=128)
-    events = recipe.events(Task(schema, 10.0, DELTA), parameters, 1.0)
-    assert len(events) == 50
-    assert rdp_epsilon(events, DELTA) == pytest.approx(6.713, abs=2e-3)
+@pytest.mark.parametrize(
+    ("shape", "smallest_class", "expected"),
+    [((28, 28, 1), 5421, 6.114), ((28, 28, 1), 6000, 5.443), ((32, 32, 3), 5000, 6.713)],
+)
+def test_ndpdcs_settings_cost_what_the_paper_says(shape: tuple[int, ...], smallest_class: int, expected: float) -> None:
+    """MNIST, Fashion-MNIST and CIFAR-10."""
+    recipe = Ndpdc()
+    parameters = recipe.parameters(signals=10_000, sampling_probability=50 / smallest_class, width=128)
+    events = recipe.events(Task(Schema(shape, 10), 10.0, DELTA), parameters, 1.0)
+    assert rdp_epsilon(events, DELTA) == pytest.approx(expected, abs=2e-3)
+
+
+def test_dossers_settings_cost_what_the_paper_says() -> None:
+    recipe = Dosser()
+    parameters = recipe.parameters(signals=10_000, sampling_probability=0.01, width=128, projected=500)
+    events = recipe.events(Task(Schema((32, 32, 3), 10), 1.0, 5e-6), parameters, 4.297)
+    assert rdp_epsilon(events, 5e-6) == pytest.approx(1.0, abs=1e-2)
+    assert epsilon(events, 5e-6) < 1
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_nothing_is_asked_differently_because_of_what_silos_hold(name: str, train: Records) -> None:
+    """Rates, networks and noise follow from public numbers, whatever the answers say."""
+    recipe, quick = RECIPES[name]
+    few = train.take(np.flatnonzero(train.labels < 3)[:50])
+    asked = []
+    for silos in ([train], [few], [train, few]):
+        federation = Watched(silos)
+        drive(recipe.steps(Task(train.schema, 1.0, DELTA), recipe.parameters(**quick)), federation.ask)
+        asked.append(federation.asked)
+    assert asked[0] == asked[1] == asked[2]
 
 
 class TestDosser:
@@ -151,6 +176,31 @@ class TestDosser:
         for auxiliary in (None, file):
             product = run("dosser", [train], 4.0, projected=9, auxiliary=auxiliary)
             assert np.isfinite(product.features).all()
+
+    def test_projects_with_an_earlier_release_whose_cost_is_composed(self, train: Records, tmp_path: Path) -> None:
+        """One ledger holds both: together they cost less than the sum of their epsilons."""
+        earlier, federation = recipe_named("ldpdc"), InProcess([train], SeededEntropy(1))
+        task = Task(train.schema, 0.5, DELTA)
+        made = drive(earlier.steps(task, earlier.parameters()), federation.ask).records(train.schema)
+        file = tmp_path / "train.npz"
+        np.savez(file, images=made.features, labels=made.labels)
+        run("dosser", [train], 0.5, projected=9, auxiliary=file)
+        recipe = Dosser()
+        parameters = recipe.parameters(**QUICK, projected=9, auxiliary=file)
+        spent = [
+            *earlier.events(
+                task, earlier.parameters(), next(earlier.steps(task, earlier.parameters())).noise_multiplier
+            ),
+            *recipe.events(task, parameters, parameters.noise_for(task)),
+        ]
+        assert 0.5 < epsilon(spent, DELTA) < 0.95
+
+    @pytest.mark.parametrize("content", [b"", b"PK nothing"])
+    def test_names_a_release_that_is_none(self, content: bytes, train: Records, tmp_path: Path) -> None:
+        file = tmp_path / "train.npz"
+        file.write_bytes(content)
+        with pytest.raises(ConfigError, match=r"train\.npz: is no release's"):
+            run("dosser", [train], 4.0, projected=9, auxiliary=file)
 
     def test_names_an_auxiliary_file_that_is_missing(self, train: Records, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"nothing\.safetensors: cannot be read"):

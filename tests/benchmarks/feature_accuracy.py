@@ -1,0 +1,179 @@
+"""What NDPDC and Dosser are worth: accuracies of models trained on what they make, as rows of JSON.
+
+    python tests/benchmarks/feature_accuracy.py --data FASHION_MNIST_FOLDER --out RESULTS --seeds 0 1 2
+
+A row that is there already is not made again, and what silos answered is kept, so a stopped run goes on where it was.
+`--held-out` trains on five sixths of the training records and tests on the others: settings are chosen with that alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from itertools import product as combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.entropies import SeededEntropy
+
+from silosynth.common.datasets import Records, load
+from silosynth.common.partition import partition
+from silosynth.common.queries.base import digest
+from silosynth.deploy.inprocess import InProcess
+from silosynth.server.config import EvaluationSettings
+from silosynth.server.evaluation import evaluate
+from silosynth.server.recipes import recipe_named
+from silosynth.server.recipes.base import Ask, Product, Summed, Task, drive
+from silosynth.server.releases.contact_sheet import contact_sheet
+
+EPSILON, DELTA = 1.0, 1e-5
+SIGNALS = {"signals": 300, "sampling_probability": 0.02}
+ONCE = {"steps": SIGNALS["signals"]}  # Dosser without DOS: as many steps as signals
+SER = {"projected": 100}  # with procedural auxiliary images, which cost nothing
+PEA = {"enlarged": True}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "ndpdc": ("ndpdc", {}),
+    "dosser": ("dosser", {}),
+    "dosser, no DOS": ("dosser", ONCE),
+    "dosser, SER": ("dosser", SER),
+    "dosser, SER, no DOS": ("dosser", SER | ONCE),
+    "dosser, PEA": ("dosser", PEA),
+    "dosser, SER, PEA": ("dosser", SER | PEA),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    data: str
+    variant: str
+    records_per_class: int
+    silos: int
+    seed: int
+    held_out: bool
+
+
+@dataclass
+class Silos:
+    """A federation in one process that gives the same answer to the same question, as guards do, from a folder."""
+
+    shards: list[Records]
+    folder: Path
+    seed: int
+    cpu_seconds: float = 0.0
+
+    def ask(self, ask: Ask) -> Summed:
+        query = ask.query
+        asked = hashlib.sha256(digest(query) + f"{len(self.shards)} {self.seed}".encode()).hexdigest()
+        file = self.folder / f"{asked[:32]}.npz"
+        if not file.exists():
+            self._answer(ask, file)
+        kept = np.load(file)
+        self.cpu_seconds += float(kept["cpu_seconds"])
+        return Summed(
+            {name: kept[name].astype(np.float64) for name in ("sums", "counts")}, len(self.shards), query.plan()
+        )
+
+    def _answer(self, ask: Ask, file: Path) -> None:
+        begun = time.process_time()
+        summed = InProcess(self.shards, SeededEntropy(self.seed)).ask(ask)
+        unfinished = file.with_suffix(".unfinished.npz")
+        blocks = {name: block.astype(np.float32) for name, block in summed.blocks.items()}
+        np.savez(unfinished, cpu_seconds=time.process_time() - begun, **blocks)
+        unfinished.rename(file)
+
+
+def main() -> None:
+    options = _options()
+    torch.set_num_threads(1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    rows = options.out / "rows.jsonl"
+    done = [json.loads(line)["row"] for line in rows.read_text().splitlines()] if rows.exists() else []
+    for seed, silos, count, variant in combinations(options.seeds, options.silos, options.records, options.variants):
+        row = Row(options.data.name, variant, count, silos, seed, options.held_out)
+        if vars(row) not in done:
+            line = json.dumps(made(row, options))
+            print(line, flush=True)
+            with rows.open("a") as file:
+                file.write(line + "\n")
+
+
+def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
+    train, test = _records(options)
+    name, changes = VARIANTS[row.variant]
+    recipe = recipe_named(name)
+    chosen = SIGNALS | {"records_per_class": row.records_per_class, "augmentation": options.augmentation}
+    chosen |= changes if name == "ndpdc" else {"steps": options.steps} | changes
+    folder = options.out / f"answers-{row.data}{'-held-out' * row.held_out}"
+    folder.mkdir(exist_ok=True)
+    shards = [train.take(part) for part in partition("iid", train.labels, row.silos, row.seed)]
+    silos, task = Silos(shards, folder, row.seed), Task(train.schema, EPSILON, DELTA, row.seed)
+    begun = time.process_time()
+    known = sum(1 for _ in folder.glob("*.npz"))
+    product = drive(recipe.steps(task, recipe.parameters(**chosen)), silos.ask)
+    asked = silos.cpu_seconds if sum(1 for _ in folder.glob("*.npz")) > known else 0.0
+    synthesis = time.process_time() - begun - asked
+    settings = EvaluationSettings(protocol=options.protocol, seeds=options.evaluations)
+    evaluation = evaluate(product, test, settings)
+    _draw(product, train, options.out / f"{row.data}-{row.variant}-{row.records_per_class}-{row.silos}-{row.seed}.png")
+    return {
+        "row": vars(row),
+        "accuracy": round(evaluation.accuracy, 4),
+        "accuracy_by_run": [round(accuracy, 4) for accuracy in evaluation.accuracy_by_seed],
+        "protocol": options.protocol,
+        "parameters": chosen,
+        "cpu_seconds": {
+            "sampling": round(silos.cpu_seconds),
+            "synthesis": round(synthesis),
+            "evaluation": round(evaluation.cpu_seconds),
+        },
+        "commit": _commit(),
+    }
+
+
+def _records(options: argparse.Namespace) -> tuple[Records, Records]:
+    train = load(options.data, split="train", classes=options.classes)
+    if not options.held_out:
+        return train, load(options.data, split="test", classes=options.classes)
+    order = np.random.default_rng(0).permutation(len(train))
+    return train.take(order[len(train) // 6 :]), train.take(order[: len(train) // 6])
+
+
+def _draw(product: Product, like: Records, file: Path) -> None:
+    records = product.records(like.schema)
+    names = [str(label) for label in range(like.schema.classes)]
+    contact_sheet(records.features, records.labels, names).save(file)
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of images in IDX files or CIFAR batches")
+    parser.add_argument("--out", type=Path, required=True, help="folder for rows.jsonl, answers and contact sheets")
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--records", nargs="+", type=int, default=[10], help="synthetic records per class")
+    parser.add_argument("--silos", nargs="+", type=int, default=[1])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=1500, help="of Dosser's optimization")
+    parser.add_argument("--augmentation", default="color,crop,cutout,scale,rotate", help="of the signals")
+    parser.add_argument("--protocol", default="family-short")
+    parser.add_argument("--evaluations", type=int, default=3, help="models trained on each synthetic set")
+    parser.add_argument("--held-out", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
