@@ -37,7 +37,7 @@ def auxiliary_of_release(file: Path) -> bytes:
     try:
         with np.load(file, allow_pickle=False) as arrays:
             records = arrays["images" if "images" in arrays else "features"]
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ConfigError(f"{file}: is no release's train.npz, which holds images or features") from error
     return encode_auxiliary(records[:: -(-len(records) // _MOST_RECORDS) or 1])
 

@@ -28,12 +28,20 @@ from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import FeatureSums
+from silosynth.common.schema import Schema
 from silosynth.common.signals import Signals
-from silosynth.server.recipes.base import Ask, Steps, Task
-from silosynth.server.recipes.feature_signals import Evidence, SignalParameters, faint_noise, product, report
+from silosynth.server.recipes.base import Ask, Product, Steps, Task
+from silosynth.server.recipes.feature_signals import (
+    Evidence,
+    SignalParameters,
+    faint_noise,
+    product,
+    proportional_sizes,
+    report,
+)
 from silosynth.server.recipes.outlook import Crowd, Outlook
 from silosynth.server.synthesis.descent import Descent
-from silosynth.server.synthesis.enlarging import enlarged_quarters
+from silosynth.server.synthesis.enlarging import QUARTERS, enlarged_quarters
 from silosynth.server.synthesis.matching import Matcher
 
 
@@ -46,6 +54,7 @@ class Parameters(SignalParameters):
         None, description="records for SER, .safetensors or a release's train.npz; default: drawn"
     )
     enlarged: bool = Field(False, description="partition and enlarge (PEA): four records from each image")
+    proportional: bool = Field(False, description="classes as large as noisy counts say, M records on average")
     averaging: float = Field(0.99, ge=0, lt=1, description="weight of the past in the average of the images")
 
 
@@ -75,8 +84,7 @@ class Dosser:
         for query in queries:
             evidence.add(query, (yield Ask(query, artifacts)))
         signals = Signals(queries[0], artifacts.__getitem__, device)
-        matcher = Matcher(signals, parameters.clip, task.schema.classes, fast_type(device))
-        return product(_matched(matcher, evidence, task, parameters), task.schema)
+        return _matched(signals, evidence, task, parameters)
 
 
 def _queries(task: Task, parameters: Parameters, noise_multiplier: float) -> list[FeatureSums]:
@@ -96,15 +104,25 @@ def _auxiliary(parameters: Parameters) -> dict[str, bytes]:
     return {hashlib.sha256(content).hexdigest(): content}
 
 
-def _matched(matcher: Matcher, evidence: Evidence, task: Task, parameters: Parameters) -> Tensor:
-    """The exponential average of the records over I2 steps, as they are used."""
-    start = faint_noise(task.schema, parameters.records_per_class, task.seed).to(evidence.device)
+def _matched(signals: Signals, evidence: Evidence, task: Task, parameters: Parameters) -> Product:
+    """The exponential average of the records over I2 steps."""
+    held = _sizes(evidence, task.schema, parameters)
+    start = faint_noise(task.schema, sum(held), task.seed).to(evidence.device)
     descent, drawn = Descent(start, parameters.learning_rate, parameters.averaging), evidence.drawn()
+    sizes = [QUARTERS * size for size in held] if parameters.enlarged else held
+    matcher = Matcher(signals, parameters.clip, sizes, fast_type(evidence.device))
     for step, index in enumerate(islice(_orders(parameters.signals, task.seed), parameters.steps), start=1):
         loss = matcher.loss(_as_used(descent.records, parameters), index, evidence.sums(index), drawn)
         descent.step(loss)
-        report(task, step / parameters.steps, loss, _as_used(descent.average, parameters))
-    return _as_used(descent.average, parameters)
+        report(task, step / parameters.steps, loss, _as_used(descent.average, parameters), sizes)
+    return product(_as_used(descent.average, parameters), sizes, task.schema)
+
+
+def _sizes(evidence: Evidence, schema: Schema, parameters: Parameters) -> list[int]:
+    """Synthetic records of each class."""
+    if parameters.proportional:
+        return proportional_sizes(evidence.drawn(), parameters.records_per_class * schema.classes)
+    return [parameters.records_per_class] * schema.classes
 
 
 def _as_used(records: Tensor, parameters: Parameters) -> Tensor:

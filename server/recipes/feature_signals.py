@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -128,27 +129,35 @@ class Evidence:
         return torch.from_numpy(counts / self._signals).float().to(self.device)
 
 
-def faint_noise(schema: Schema, per_class: int, seed: int) -> Tensor:
-    """Records to start from, as networks take them and sorted by class."""
+def proportional_sizes(shares: Tensor, total: int) -> list[int]:
+    """`total` records divided among classes in proportion to `shares`, one to each at the least."""
+    wished = shares.double() / shares.sum() * (total - len(shares))
+    sizes = wished.floor().long() + 1
+    largest_remainders = (wished - wished.floor()).argsort(descending=True, stable=True)
+    sizes[largest_remainders[: total - int(sizes.sum())]] += 1
+    return [int(size) for size in sizes]
+
+
+def faint_noise(schema: Schema, count: int, seed: int) -> Tensor:
+    """Records to start from, as networks take them."""
     height, width, channels = schema.shape if schema.is_image else (schema.dimension, 1, 1)
-    drawn = _START * Dice(seed, per_class).normal(schema.classes * per_class, channels, height, width)
+    drawn = _START * Dice(seed, count).normal(count, channels, height, width)
     return drawn if schema.is_image else drawn.flatten(1)
 
 
-def product(inputs: Tensor, schema: Schema) -> Product:
-    """Of records sorted by class, cut to [-1, 1]."""
+def product(inputs: Tensor, sizes: Sequence[int], schema: Schema) -> Product:
+    """Of records sorted by class, so many of each, cut to [-1, 1]."""
     records = inputs.detach().cpu().clamp(-1, 1)
     if schema.is_image:
         records = records.permute(0, 2, 3, 1)
-    by_class = records.reshape(schema.classes, -1, schema.dimension)
-    return Product.of(by_class.transpose(0, 1).double().numpy(), schema)
+    return Product(records.contiguous().numpy(), np.repeat(np.arange(schema.classes), sizes))
 
 
-def report(task: Task, share: float, loss: Tensor, inputs: Tensor) -> None:
-    """How far the records are, and when asked, what they look like: some of each class."""
+def report(task: Task, share: float, loss: Tensor, inputs: Tensor, sizes: Sequence[int]) -> None:
+    """How far the records are, and when asked, what they look like."""
 
     def sketch() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        made = product(inputs, task.schema)
+        made = product(inputs, sizes, task.schema)
         return made.features, made.labels
 
     task.workplace.report(share, float(loss.detach()), sketch)

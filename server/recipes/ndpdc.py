@@ -47,15 +47,16 @@ class Ndpdc:
     def steps(self, task: Task, parameters: Parameters) -> Steps:
         device = pick_device("auto")
         evidence = Evidence(device)
-        start = faint_noise(task.schema, parameters.records_per_class, task.seed).to(device)
+        sizes = [parameters.records_per_class] * task.schema.classes
+        start = faint_noise(task.schema, sum(sizes), task.seed).to(device)
         descent = Descent(start, parameters.learning_rate)
         for query in parameters.queries(task, parameters.noise_for(task)):
             evidence.add(query, (yield query))
             signals = Signals(query, _NO_ARTIFACTS.__getitem__, device)
-            matcher = Matcher(signals, query.clip, task.schema.classes, fast_type(device))
+            matcher = Matcher(signals, query.clip, sizes, fast_type(device))
             drawn = evidence.drawn()
             for index in range(query.first, query.first + query.signals):
                 loss = matcher.loss(descent.records, index, evidence.sums(index), drawn)
                 descent.step(loss)
-                report(task, (index + 1) / parameters.signals, loss, descent.records)
-        return product(descent.records, task.schema)
+                report(task, (index + 1) / parameters.signals, loss, descent.records, sizes)
+        return product(descent.records, sizes, task.schema)

@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+QUARTERS = 4
+
 
 def enlarged_quarters(images: Tensor) -> Tensor:
     """(count, channels, height, width) to (4 * count, ...), the quarters of an image after one another."""

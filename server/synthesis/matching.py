@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -20,22 +21,25 @@ class Matcher:
     times what rounding to 8 bits does to a sum, and gradients through rounded networks serve as well.
     """
 
-    def __init__(self, signals: Signals, clip: float, classes: int, number_type: torch.dtype = torch.float32) -> None:
-        self._signals, self._clip, self._classes, self._number_type = signals, clip, classes, number_type
+    def __init__(
+        self, signals: Signals, clip: float, sizes: Sequence[int], number_type: torch.dtype = torch.float32
+    ) -> None:
+        """`sizes` tells how many synthetic records each class has."""
+        self._signals, self._clip, self._sizes, self._number_type = signals, clip, list(sizes), number_type
         self._made: dict[int, Signal] = {}
         self._cached_numbers = 0
 
     def loss(self, inputs: Tensor, index: int, sums: Tensor, drawn: Tensor) -> Tensor:
         """Sum over classes c of |S_c - n_c * mean of the clipped features of synthetic records of class c|^2, scaled.
 
-        `inputs` are sorted by class, equally many of each; `sums` (S) are the silos' for signal `index`, `drawn` (n)
+        `inputs` are sorted by class; `sums` (S) are the silos' for signal `index`, `drawn` (n)
         how many records of each class they are expected to be taken over. Scaled as if those were the papers' number;
         a class with fewer records than others, hence more noise, counts less.
         """
         features = self._signal(index).features(inputs)
         lengths = features.detach().norm(dim=1, keepdim=True)
         clipped = features * (self._clip / lengths.clamp_min(self._clip))
-        means = clipped.unflatten(0, (self._classes, -1)).mean(dim=1)
+        means = torch.stack([members.mean(dim=0) for members in clipped.split(self._sizes)])
         distance: Tensor = (sums - drawn[:, None] * means).square().sum()
         return distance * (_DRAWN_IN_THE_PAPERS**2 / drawn.square().mean())
 

@@ -34,7 +34,13 @@ from silosynth.server.recipes.base import Task, drive
 EPSILON, DELTA = 1.0, 1e-5
 RECIPES: dict[str, dict[str, Any]] = {
     "ndpdc": {"records_per_class": 50, "signals": 1000, "sampling_probability": 0.02},
-    "dosser": {"records_per_class": 50, "signals": 1000, "sampling_probability": 0.02, "steps": 3000},
+    "dosser": {
+        "records_per_class": 50,
+        "signals": 1000,
+        "sampling_probability": 0.02,
+        "steps": 3000,
+        "proportional": True,
+    },
     "ldpdc": {},
     "prototypes": {},
     "ridge": {"records_per_class": 50},

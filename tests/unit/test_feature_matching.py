@@ -24,7 +24,7 @@ from silosynth.deploy.inprocess import InProcess
 from silosynth.server.recipes import feature_signals, recipe_named
 from silosynth.server.recipes.base import Ask, Product, Summed, Task, drive
 from silosynth.server.recipes.dosser import Dosser
-from silosynth.server.recipes.feature_signals import Evidence
+from silosynth.server.recipes.feature_signals import Evidence, proportional_sizes
 from silosynth.server.recipes.ndpdc import Ndpdc
 from silosynth.server.synthesis.enlarging import enlarged_quarters
 from silosynth.server.synthesis.matching import Matcher
@@ -209,6 +209,14 @@ class TestDosser:
     def test_enlarged_images_are_four_times_as_many(self, train: Records) -> None:
         assert np.bincount(run("dosser", [train], 4.0, enlarged=True).labels).tolist() == [8] * 10
 
+    def test_classes_may_be_as_large_as_noisy_counts_say(self) -> None:
+        records = table(300)
+        rare = records.take(np.flatnonzero((records.labels > 0) | (np.arange(300) % 4 == 0)))
+        sizes = np.bincount(run("dosser", [rare], math.inf, records_per_class=10, proportional=True).labels)
+        assert sizes.sum() == 30
+        np.testing.assert_allclose(sizes / 30, np.bincount(rare.labels) / len(rare), atol=0.05)
+        assert proportional_sizes(torch.tensor([0.0, 1.0, 999.0]), 10) == [1, 1, 8]
+
     def test_rows_cannot_be_enlarged(self) -> None:
         with pytest.raises(ConfigError, match="enlarged"):
             run("dosser", [table(50)], 4.0, enlarged=True)
@@ -247,7 +255,7 @@ class TestTheLoss:
         evidence = Evidence(CPU)
         evidence.add(self.query, InProcess([records]).ask(Ask(self.query)))
         assert evidence.drawn().tolist() == pytest.approx([3, 3], rel=0.02)
-        matcher = Matcher(Signals(self.query, {}.__getitem__, CPU), self.query.clip, 2)
+        matcher = Matcher(Signals(self.query, {}.__getitem__, CPU), self.query.clip, [3, 3])
         assert float(matcher.loss(rows, 0, evidence.sums(0), evidence.drawn())) < 0.1
         moved = (rows + 0.3).requires_grad_()
         loss = matcher.loss(moved, 0, evidence.sums(0), evidence.drawn())
