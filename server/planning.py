@@ -63,7 +63,7 @@ class Costs:
 def costs(proposal: Proposal, outlook: Outlook) -> Costs:
     events, delta = merge(query.event() for query in outlook.queries), proposal.task.delta
     return Costs(
-        noise_multiplier=outlook.queries[0].noise_multiplier,
+        noise_multiplier=min(query.noise_multiplier for query in outlook.queries),
         events=events,
         epsilon=epsilon(events, delta),
         rdp_epsilon=rdp_epsilon(events, delta),
