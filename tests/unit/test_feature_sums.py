@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from support.entropies import ScriptedEntropy, SeededEntropy
-from support.guards import bench
+from support.guards import SCHEMA, bench, ignore_progress, open_ledger, toy_guard
 
 from silosynth.client.guard.entropy import SystemEntropy
 from silosynth.client.mechanisms.feature_sums import feature_sums
@@ -18,7 +20,7 @@ from silosynth.common.auxiliary import as_inputs, decode_auxiliary, encode_auxil
 from silosynth.common.datasets.records import Records, to_unit_range
 from silosynth.common.errors import QueryError
 from silosynth.common.projection import principal_components
-from silosynth.common.queries import FeatureSums
+from silosynth.common.queries import FeatureSums, encode
 from silosynth.common.queries.feature_sums import AUGMENTATIONS
 from silosynth.common.schema import Schema
 from silosynth.common.signals import Signal, Signals
@@ -158,6 +160,19 @@ def test_the_papers_epsilons(smallest_class: int, expected: float) -> None:
     query = replace(QUERY, signals=10_000, sampling_probability=50 / smallest_class, width=1)
     assert rdp_epsilon([query.event()], 1e-5) == pytest.approx(expected, abs=2e-3)
     assert 0.9 < epsilon([query.event()], 1e-5) / expected < 0.95
+
+
+def test_a_guard_gives_the_same_bytes_again_and_charges_once(tmp_path: Path) -> None:
+    """Records are drawn and noise is added once, however often the same signals are asked for."""
+    query = replace(ROWS, schema=SCHEMA, noise_multiplier=4.0, sampling_probability=0.5)
+    with closing(open_ledger(tmp_path)) as ledger:
+        guard = toy_guard(ledger, epsilon=2.0)
+        first, again = (guard.answer(encode(query), ignore_progress) for _ in range(2))
+        assert (first.replayed, again.replayed) == (False, True)
+        assert first.sealed == again.sealed
+        assert guard.budget().epsilon_spent == epsilon([query.event()], guard.budget().delta)
+        other = guard.answer(encode(replace(query, first=3)), ignore_progress)
+        assert not other.replayed
 
 
 class TestSignals:
