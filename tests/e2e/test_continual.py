@@ -142,8 +142,10 @@ def test_new_classes_are_appended_and_the_old_ones_stay(server: Server) -> None:
     server.run("a")
     spent = server.spent()
     third = server.run("c", classes=4, extends="toy/1")
-    assert third.product.labels.tolist() == [*first.product.labels.tolist(), 3, 3]
-    assert (third.product.features[:-2] == first.product.features).all()
+    before = len(first.product.labels)  # noise may make a class that the new silo lacks seem to be there
+    assert third.product.labels[:before].tolist() == first.product.labels.tolist()
+    assert (third.product.features[:before] == first.product.features).all()
+    assert third.product.labels[-2:].tolist() == [3, 3]
     assert server.spent() | {"c": 0.0} == spent | {"c": 0.0}
     manifest = server.publisher.store.manifest(ReleaseName("toy", 3))
     assert manifest.release.parent is not None
