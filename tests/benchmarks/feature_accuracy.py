@@ -92,7 +92,7 @@ class Silos:
 
 
 def main() -> None:
-    options = _options()
+    options, commit = _options(), _commit()  # of the code that is loaded, whatever becomes of the files meanwhile
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
     rows = options.out / "rows.jsonl"
@@ -100,7 +100,7 @@ def main() -> None:
     for seed, silos, count, variant in combinations(options.seeds, options.silos, options.records, options.variants):
         row = Row(options.data.name, variant, count, silos, seed, options.held_out)
         if vars(row) not in done:
-            line = json.dumps(made(row, options))
+            line = json.dumps({**made(row, options), "commit": commit})
             print(line, flush=True)
             with rows.open("a") as file:
                 file.write(line + "\n")
@@ -135,7 +135,6 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
             "synthesis": round(synthesis),
             "evaluation": round(evaluation.cpu_seconds),
         },
-        "commit": _commit(),
     }
 
 
