@@ -101,7 +101,7 @@ def test_a_connection_cut_midway_is_redialled_and_the_artifact_fetched_again(
     with (
         open_silo(tmp_path) as silo,
         open_exchange(silo.identities, [SILO]) as exchange,
-        CuttableRelay(exchange.address) as relay,
+        CuttableRelay(exchange.address, most_bytes=len(CONTENT) / 2) as relay,
     ):
         deposit, cuts = silo.guard.deposit, []
 
