@@ -23,6 +23,9 @@ from silosynth.deploy.processes import Processes
 from silosynth.deploy.server_folder import ServerFolder
 from silosynth.server.config import RunConfig
 
+# Many processes share this machine: waiting for each other's cores, threads would take longer than one alone.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
 
 class LocalFederation:
     """Provisions a federation on this machine and runs its processes, TLS on."""
@@ -58,15 +61,14 @@ class LocalFederation:
         """Start guards, Flower and couriers."""
         for silo in self.silos:
             self.start_guard(silo)
-        self._server.start(self._processes)
+        self._server.start(self._processes, **_ONE_THREAD)
         for silo in self.silos:
             self.start_node(silo)
         for silo in self.silos:
             self.wait_for_guard(silo)
 
     def start_guard(self, silo: str) -> None:
-        """One thread each: many guards share this machine."""
-        site.start_guard(self._processes, self._federation.kit(silo), f"guard-{silo}", OMP_NUM_THREADS="1")
+        site.start_guard(self._processes, self._federation.kit(silo), f"guard-{silo}", **_ONE_THREAD)
 
     def wait_for_guard(self, silo: str) -> None:
         site.wait_for_guard(self._processes, self._federation.kit(silo))

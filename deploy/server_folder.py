@@ -39,13 +39,13 @@ class ServerFolder:
         """As server.toml says now: silos come and go while the server runs."""
         return load_server(self.folder / "server.toml")
 
-    def start(self, processes: Processes) -> None:
-        """Start Flower and admit the silos of server.toml."""
+    def start(self, processes: Processes, **environment: str) -> None:
+        """Start Flower and admit the silos of server.toml; `environment` is added to the coordinators'."""
         for address in (self._link().fleet, self._link().control, *self._catalog_addresses()):
             if listening(address):
                 raise ConfigError(f"something listens on {address} already: is another server running here?")
         self.start_superlink(processes)
-        self.start_superexec(processes)
+        self.start_superexec(processes, **environment)
         self.start_catalog(processes)
         self.admit(processes.environment())
 
@@ -59,8 +59,8 @@ class ServerFolder:
         for address in (link.fleet, link.control):
             processes.wait_until(partial(listening, address), "Flower's SuperLink")
 
-    def start_superexec(self, processes: Processes) -> None:
-        self._start_process(processes, "superexec", self._link().executor_command())
+    def start_superexec(self, processes: Processes, **environment: str) -> None:
+        self._start_process(processes, "superexec", self._link().executor_command(), **environment)
 
     def start_catalog(self, processes: Processes) -> None:
         """Returns when silos and consumers can pull releases."""
@@ -114,9 +114,9 @@ class ServerFolder:
         config = self.config()
         return SuperLink(config.flower.fleet, config.flower.control, config.exchange.ca, self.folder / "secret")
 
-    def _start_process(self, processes: Processes, name: str, command: list[str]) -> None:
+    def _start_process(self, processes: Processes, name: str, command: list[str], **environment: str) -> None:
         self._home.mkdir(mode=0o700, exist_ok=True)
-        processes.start(name, command, **QUIET, FLWR_HOME=str(self._home))
+        processes.start(name, command, **QUIET, FLWR_HOME=str(self._home), **environment)
 
     def _new_run_folder(self) -> Path:
         self.runs.mkdir(exist_ok=True)
