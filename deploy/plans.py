@@ -31,7 +31,7 @@ def proposal(config: Path | None, records: int, options: dict[str, Any], setting
     recipe = recipe_named(said["recipe"])
     parameters = parse(recipe.parameters, said["parameters"] | settings, "parameters")
     task = Task(Schema(said["shape"], said["classes"]), said["epsilon"], said["delta"])
-    return Proposal(recipe, task, parameters, Crowd(said["silos"], records))
+    return Proposal(recipe, task, parameters, Crowd(said["silos"], records), said.get("silo_epsilon"))
 
 
 def _of_file(path: Path) -> dict[str, Any]:
@@ -44,6 +44,7 @@ def _of_file(path: Path) -> dict[str, Any]:
         "classes": run.records.classes,
         "shape": run.records.shape,
         "parameters": run.parameters,
+        "silo_epsilon": run.evaluation.silo_epsilon,
     }
 
 
@@ -54,7 +55,7 @@ def document(proposal: Proposal) -> dict[str, Any]:
         "recipe": proposal.recipe.name,
         "parameters": proposal.parameters.model_dump(mode="json"),
         "records": {"shape": task.schema.shape, "classes": task.schema.classes},
-        "budget": {"epsilon": task.epsilon, "delta": task.delta},
+        "budget": {"epsilon": task.epsilon, "delta": task.delta, "silo_epsilon": proposal.silo_epsilon},
         "crowd": asdict(proposal.crowd),
         "costs": asdict(costs(proposal, outlook)),
         "work": {"silo_views": outlook.silo_views, "server_views": outlook.server_views},
@@ -81,8 +82,9 @@ def _cost_table(document: dict[str, Any]) -> Table:
     cost, budget, work = document["costs"], document["budget"], document["work"]
     table = Table(title=f"What {document['recipe']} would cost each silo", title_justify="left", show_header=False)
     events = [f"{e['count']} x Gaussian" + _rate(e["sampling_probability"]) for e in cost["events"]]
+    scores = f" and {budget['silo_epsilon']:g} for scores" if budget["silo_epsilon"] else ""
     rows = {
-        "epsilon": f"{cost['epsilon']:.3f} of {budget['epsilon']:g}, at delta {budget['delta']:g}",
+        "epsilon": f"{cost['epsilon']:.3f} of {budget['epsilon']:g}{scores}, at delta {budget['delta']:g}",
         "by Renyi DP, as a check": f"{cost['rdp_epsilon']:.3f}",
         "noise multiplier": f"{cost['noise_multiplier']:.3f}",
         "events": ", ".join(events),

@@ -145,6 +145,8 @@ def in_words(entry: dict[str, Any]) -> str | None:
         "without": "Going on without {silo}: {message}",
         "synthesized": "{records} synthetic records",
         "evaluating": "Training {model} on the synthetic data",
+        "scored": "{silos} silos scored the synthetic data on their own records, for a charge",
+        "not_scored": "No silo scored the synthetic data: {message}",
         "released_dataset": "Release written",
         "failed": "Failed: {message}",
     }

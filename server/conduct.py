@@ -8,11 +8,12 @@ from pathlib import Path
 
 from silosynth.common.config import parse
 from silosynth.common.datasets import load_records
+from silosynth.common.errors import SilosynthError
 from silosynth.server.assembly import Assembly
 from silosynth.server.config import RunConfig
 from silosynth.server.continual import Parent, extended, load_parent
 from silosynth.server.desk import Desk
-from silosynth.server.evaluation import Evaluation, evaluate, model_for
+from silosynth.server.evaluation import Evaluation, SiloScoring, evaluate, model_for
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
 from silosynth.server.recipes import recipe_named
@@ -35,6 +36,7 @@ def conduct(
     desk = Desk(work / config.digest(), folder=folder, journal=journal, classes=pictured)
     task = Task(schema, config.privacy.epsilon, config.privacy.delta, config.seed, desk)
     parent = None if config.extends is None else load_parent(publisher.store, config)
+    scoring = _scoring(config)
     assembly = Assembly(exchange, config.federation, journal, parent.entries if parent else frozenset())
     journal.write("planning", recipe=config.recipe, epsilon=task.epsilon, delta=task.delta, config=config.digest())
     steps = extended(recipe, task, parameters, parent) if parent else recipe.steps(task, parameters)
@@ -42,6 +44,9 @@ def conduct(
     journal.write("synthesized", records=len(product.labels))
     evaluation = _evaluate(config, folder, product, journal)
     outcome = Outcome(config, product, recipe.post_processing, evaluation, assembly.queries, assembly.receipts)
+    if scoring is not None:
+        jury = Assembly(exchange, config.federation.model_copy(update={"quorum": 1}), journal)
+        outcome = _with_score(outcome, scoring, jury, journal)
     entry = publisher.publish(folder / "release", _with_parent(outcome, parent) if parent else outcome)
     exchange.announce()
     journal.write("released_dataset", path=str(folder / "release"), name=str(entry.release), sha256=entry.sha256)
@@ -56,6 +61,34 @@ def _with_parent(outcome: Outcome, parent: Parent) -> Outcome:
         "queries and receipts told here.",
         queries=[*parent.queries, *outcome.queries],
         receipts=[*parent.receipts, *outcome.receipts],
+    )
+
+
+def _scoring(config: RunConfig) -> SiloScoring | None:
+    settings = config.evaluation
+    if settings.silo_epsilon is None:
+        return None
+    return SiloScoring(config.records.schema_of_records(), settings, settings.silo_epsilon, config.privacy.delta)
+
+
+def _with_score(outcome: Outcome, scoring: SiloScoring, jury: Assembly, journal: Journal) -> Outcome:
+    """What silos say about the records, and paid for saying it. The release is as good if none of them allows it."""
+    assert outcome.evaluation is not None, "run.toml names public records where it asks for scores"
+    asked = scoring.ask(outcome.product)
+    try:
+        score = scoring.read(asked, jury.ask(asked))
+    except SilosynthError as error:
+        journal.write("not_scored", error=type(error).__name__, message=str(error))
+        return outcome
+    journal.write("scored", accuracy=score.accuracy, silos=score.silos)
+    return replace(
+        outcome,
+        evaluation=outcome.evaluation.model_copy(update={"on_silos": score}),
+        post_processing=f"{outcome.post_processing} When the records were made, silos were asked for scores, to judge "
+        f"them: of its epsilon each silo that answered spent {score.epsilon:g} on this alone, and no record depends on "
+        "it.",
+        queries=[*outcome.queries, *jury.queries],
+        receipts=[*outcome.receipts, *jury.receipts],
     )
 
 

@@ -139,12 +139,25 @@ class EvaluationSettings(Section):
     steps: int | None = Field(None, ge=1, description="unset: the protocol's, by the number of synthetic records")
     seeds: int = Field(3, ge=1)
     device: str = Field("auto", description="auto, cpu or cuda")
+    silo_epsilon: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="what each silo is asked to spend, beside the run's epsilon, on a score on its own images",
+    )
 
     @model_validator(mode="after")
     def _backbone_is_used(self) -> Self:
         automatic = self.model == "auto" and self.protocol == "sps"
-        if self.backbone and not automatic and "backbone" not in (self.model, *self.architectures):
+        used = automatic or self.silo_epsilon or "backbone" in (self.model, *self.architectures)
+        if self.backbone and not used:
             raise ValueError('backbone is set but not used: add model = "backbone", or leave it out')
+        return self
+
+    @model_validator(mode="after")
+    def _score_has_a_place(self) -> Self:
+        if self.silo_epsilon is not None and self.test is None:
+            raise ValueError("silo_epsilon: the silos' score stands beside that on public records: set test, too")
         return self
 
 
@@ -176,3 +189,9 @@ class RunConfig(Section):
     parameters: dict[str, Any] = Field(default_factory=dict)
     evaluation: EvaluationSettings = EvaluationSettings()
     release: PublicationSettings = PublicationSettings()
+
+    @model_validator(mode="after")
+    def _scores_are_of_images(self) -> Self:
+        if self.evaluation.silo_epsilon is not None and not self.records.schema_of_records().is_image:
+            raise ValueError("evaluation.silo_epsilon: a public backbone looks at images, these records are rows")
+        return self

@@ -12,6 +12,7 @@ from silosynth.common.config import Section, parse
 from silosynth.common.errors import SilosynthError
 from silosynth.common.events import Event, merge
 from silosynth.common.queries import Query
+from silosynth.server.evaluation import score_query
 from silosynth.server.recipes import RECIPES
 from silosynth.server.recipes.base import Recipe, Task
 from silosynth.server.recipes.outlook import Crowd, Outlook
@@ -42,6 +43,7 @@ class Proposal:
     task: Task
     parameters: Section
     crowd: Crowd
+    silo_epsilon: float | None = None  # for scores on the silos' own records, beside the task's epsilon
 
     def outlook(self) -> Outlook:
         return self.recipe.outlook(self.task, self.parameters, self.crowd)
@@ -61,16 +63,25 @@ class Costs:
 
 
 def costs(proposal: Proposal, outlook: Outlook) -> Costs:
-    events, delta = merge(query.event() for query in outlook.queries), proposal.task.delta
+    queries, delta = [*outlook.queries, *_scores(proposal)], proposal.task.delta
+    events = merge(query.event() for query in queries)
     return Costs(
-        noise_multiplier=min(query.noise_multiplier for query in outlook.queries),
+        noise_multiplier=min(query.noise_multiplier for query in queries),
         events=events,
         epsilon=epsilon(events, delta),
         rdp_epsilon=rdp_epsilon(events, delta),
-        queries=len(outlook.queries),
-        values=sum(query.layout().size for query in outlook.queries),
-        upload_bytes=sum(_bytes(query, proposal.crowd.records) for query in outlook.queries),
+        queries=len(queries),
+        values=sum(query.layout().size for query in queries),
+        upload_bytes=sum(_bytes(query, proposal.crowd.records) for query in queries),
     )
+
+
+def _scores(proposal: Proposal) -> list[Query]:
+    """The model is not known before the records are made; it has no part in the cost."""
+    task = proposal.task
+    if proposal.silo_epsilon is None:
+        return []
+    return [score_query(task.schema, "0" * 64, proposal.silo_epsilon, task.delta)]
 
 
 def what_if(proposal: Proposal, outlook: Outlook) -> Iterator[tuple[str, Outlook]]:

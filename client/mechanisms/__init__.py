@@ -6,8 +6,17 @@ from silosynth.client.mechanisms.feature_sums import feature_sums
 from silosynth.client.mechanisms.local_synthesis import local_synthesis
 from silosynth.client.mechanisms.mixtures import mixtures
 from silosynth.client.mechanisms.moments import moments
+from silosynth.client.mechanisms.scores import scores
 from silosynth.client.mechanisms.sufficient_statistics import sufficient_statistics
-from silosynth.common.queries import ClassCounts, FeatureSums, LocalSynthesis, Mixtures, Moments, SufficientStatistics
+from silosynth.common.queries import (
+    ClassCounts,
+    FeatureSums,
+    LocalSynthesis,
+    Mixtures,
+    Moments,
+    Scores,
+    SufficientStatistics,
+)
 
 MECHANISMS: Mechanisms = {
     ClassCounts.mechanism: class_counts,
@@ -15,6 +24,7 @@ MECHANISMS: Mechanisms = {
     LocalSynthesis.mechanism: local_synthesis,
     Mixtures.mechanism: mixtures,
     Moments.mechanism: moments,
+    Scores.mechanism: scores,
     SufficientStatistics.mechanism: sufficient_statistics,
 }
 

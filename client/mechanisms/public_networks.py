@@ -13,7 +13,8 @@ from silosynth.common.backbones import Backbone, decode_backbone
 from silosynth.common.datasets.records import Features
 from silosynth.common.devices import pick_device
 from silosynth.common.errors import QueryError, VerificationFailed
-from silosynth.common.queries import SufficientStatistics
+from silosynth.common.queries import Scores, SufficientStatistics
+from silosynth.common.schema import Schema
 from silosynth.common.statistics.spatial import SpatialFeatures
 
 FORWARD_BATCH = 250  # always so many images at once, some of them blank: see the note on neighbours
@@ -32,21 +33,42 @@ def public_network(digest: str, bench: Bench) -> Backbone:
 
 
 def seen_through(query: SufficientStatistics, bench: Bench) -> Callable[[Features], Features]:
-    """From flat records to their spatial features, in batches of one size whatever comes."""
-    backbone = public_network(query.backbone, bench)
-    spatial, channels = SpatialFeatures(backbone), query.schema.shape[2]
-    if channels not in (1, backbone.blueprint.channels):
-        raise QueryError(f"the backbone takes {backbone.blueprint.channels} channels, the records have {channels}")
+    """From flat records to their spatial features."""
+    backbone = _fitting_network(query.backbone, query.schema, bench)
+    spatial = SpatialFeatures(backbone)
     if (size := spatial.size(query.schema.shape)) != query.features:
         raise QueryError(f"the backbone gives {size} features, the query is for {query.features}")
+    return _in_equal_batches(spatial, query.schema, spatial.device)
+
+
+def judged_by(query: Scores, bench: Bench) -> Callable[[Features], Features]:
+    """From flat records to what the model says about each class; it may be no number."""
+    model = _fitting_network(query.model, query.schema, bench)
+    if (outputs := model.blueprint.classes) != query.schema.classes:
+        raise QueryError(f"the model tells {outputs} classes apart, the records have {query.schema.classes}")
+    return _in_equal_batches(model.logits, query.schema, pick_device(bench.device))
+
+
+def _fitting_network(digest: str, schema: Schema, bench: Bench) -> Backbone:
+    """QueryError if it cannot look at such images."""
+    network, channels = public_network(digest, bench), schema.shape[2]
+    if channels not in (1, network.blueprint.channels):
+        raise QueryError(f"the backbone takes {network.blueprint.channels} channels, the records have {channels}")
+    return network
+
+
+def _in_equal_batches(
+    look: Callable[[Tensor], Tensor], schema: Schema, device: torch.device
+) -> Callable[[Features], Features]:
+    """Of one size whatever comes."""
 
     @torch.inference_mode()
-    def look(features: Features) -> Features:
+    def look_at_all(features: Features) -> Features:
         parts = [features[start : start + FORWARD_BATCH] for start in range(0, len(features), FORWARD_BATCH)]
-        return np.concatenate([spatial(_images(part).to(spatial.device)).cpu().numpy()[: len(part)] for part in parts])
+        return np.concatenate([look(_images(part).to(device)).cpu().numpy()[: len(part)] for part in parts])
 
     def _images(part: Features) -> Tensor:
         padded = np.pad(part, ((0, FORWARD_BATCH - len(part)), (0, 0)))
-        return torch.from_numpy(padded.reshape(-1, *query.schema.shape)).permute(0, 3, 1, 2)
+        return torch.from_numpy(padded.reshape(-1, *schema.shape)).permute(0, 3, 1, 2)
 
-    return look
+    return look_at_all

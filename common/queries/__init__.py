@@ -9,6 +9,7 @@ from silosynth.common.queries.feature_sums import FeatureSums
 from silosynth.common.queries.local_synthesis import LocalSynthesis
 from silosynth.common.queries.mixtures import Mixtures
 from silosynth.common.queries.moments import Moments
+from silosynth.common.queries.scores import Scores
 from silosynth.common.queries.sufficient_statistics import SufficientStatistics
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Moments",
     "Plan",
     "Query",
+    "Scores",
     "SufficientStatistics",
     "decode",
     "digest",

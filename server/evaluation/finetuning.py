@@ -51,6 +51,12 @@ class TunedBackbone(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         return self._looking.logits(images)
 
+    def published(self) -> Backbone:
+        """A frozen copy of what it is now, with its head: a backbone of the classes at hand."""
+        blueprint = self._looking.blueprint.model_copy(update={"classes": self._head.out_features})
+        recipe = {**self._looking.recipe, "head": "fitted to synthetic records"}
+        return Backbone(blueprint, copy.deepcopy(self.network), recipe)
+
     def train(self, mode: bool = True) -> TunedBackbone:
         """There is only one mode: as the network was published."""
         super().train(mode)

@@ -13,16 +13,19 @@ from silosynth.common.config import Section
 
 _NORMAL_QUANTILE = 1.959964
 
+Method = Literal["t over seeds", "Wilson over test records", "Fieller over noise"]
+
 
 class Interval(Section):
     """Where the accuracy lies with 95 % confidence, and which chance that covers.
 
     "t over seeds": other seeds, the same test records. "Wilson over test records": the same model, other test records.
+    "Fieller over noise": the same model and records, other noise.
     """
 
     low: float
     high: float
-    method: Literal["t over seeds", "Wilson over test records"]
+    method: Method
 
 
 def interval(by_seed: npt.NDArray[np.float64], test_records: int) -> Interval:
@@ -44,5 +47,19 @@ def _wilson(share: float, count: int) -> Interval:
     return _cut(centre, half, "Wilson over test records")
 
 
-def _cut(centre: float, half: float, method: Literal["t over seeds", "Wilson over test records"]) -> Interval:
-    return Interval(low=max(0.0, centre - half), high=min(1.0, centre + half), method=method)
+def noisy_share(part: float, whole: float, variance: float) -> tuple[float, Interval] | None:
+    """What `part` is of `whole` where both have noise of this variance; None if the whole is lost in it.
+
+    By Fieller's theorem the interval holds all shares r for which part - r * whole may be noise: no approximation.
+    """
+    noise = _NORMAL_QUANTILE**2 * variance
+    certain = whole**2 - noise
+    if whole <= 0 or certain <= 0:
+        return None
+    half = math.sqrt(noise * (part**2 + certain)) / certain
+    return min(max(part / whole, 0.0), 1.0), _cut(part * whole / certain, half, "Fieller over noise")
+
+
+def _cut(centre: float, half: float, method: Method) -> Interval:
+    low, high = (min(max(end, 0.0), 1.0) for end in (centre - half, centre + half))
+    return Interval(low=low, high=high, method=method)

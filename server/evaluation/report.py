@@ -21,6 +21,20 @@ class ArchitectureScore(Section):
     steps: int
 
 
+class SiloScore(Section):
+    """Of a model trained on the synthetic data, on all records of the silos that answered: noisy, and paid for.
+
+    These are the records the data was made of, as far as privacy lets it know them.
+    """
+
+    model: str  # SHA-256 of its file: a public backbone with a new head
+    accuracy: float | None  # None where noise drowns the number of records
+    accuracy_interval: Interval | None
+    silos: int
+    epsilon: float  # what each of them paid for this alone, at most
+    delta: float
+
+
 class Evaluation(Section):
     """Accuracies are shares of the public test records.
 
@@ -49,3 +63,4 @@ class Evaluation(Section):
     synthetic_records: int
     test_records: int
     cpu_seconds: float
+    on_silos: SiloScore | None = None  # where run.toml asks for it and silos allow it

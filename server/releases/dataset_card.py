@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from silosynth.server.evaluation import Evaluation
 from silosynth.server.releases.entries import Score
 from silosynth.server.releases.facts import ReleaseFacts, in_words
 from silosynth.server.releases.table_file import TABLE
@@ -169,9 +170,21 @@ def _scores(facts: ReleaseFacts) -> str:
     words = (
         f"Accuracy on public test records of a model ({evaluation.model}) trained on nothing but this data, mean over "
         f"{len(evaluation.seeds)} seeds (spread {_percent(evaluation.accuracy_spread)}). {bounds}. More in "
-        "`evaluation.json`."
+        f"`evaluation.json`.{_on_silos(evaluation)}"
     )
     return f"{_wrapped(words)}\n\n{_table(['release', 'epsilon', 'delta', 'accuracy'], lines)}"
+
+
+def _on_silos(evaluation: Evaluation) -> str:
+    score = evaluation.on_silos
+    if score is None or score.accuracy_interval is None:
+        return ""
+    interval = score.accuracy_interval
+    return (
+        f" On the silos' own records, as {score.silos} of them told with noise and at a cost that is part of this "
+        f"release's epsilon, a public backbone with a head trained on this data reaches {_percent(score.accuracy)} "
+        f"({_percent(interval.low)} to {_percent(interval.high)} with 95 % confidence)."
+    )
 
 
 def _models(facts: ReleaseFacts) -> str:

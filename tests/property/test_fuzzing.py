@@ -38,7 +38,7 @@ from silosynth.common import channels, events
 from silosynth.common.config import load
 from silosynth.common.errors import SilosynthError, from_wire
 from silosynth.common.heads import Head
-from silosynth.common.queries import Mixtures, SufficientStatistics, decode, encode
+from silosynth.common.queries import Mixtures, Scores, SufficientStatistics, decode, encode
 from silosynth.common.releases import Receipt, open_release, unseal
 from silosynth.common.statistics import decode_center
 from silosynth.protos.v1 import exchange_pb2, guard_pb2, release_pb2
@@ -67,6 +67,7 @@ QUERIES = [
     ),
 ]
 MOMENTS = moments_query()
+SCORES = Scores(schema=MOMENTS.schema, noise_multiplier=50.0, model=MOMENTS.backbone)
 SERVER = {
     "flower": {"fleet": "0.0.0.0:9092", "control": "127.0.0.1:9093"},
     "exchange": {"host": "0.0.0.0", "port": 9094, "ca": "ca.crt", "certificate": "server.crt", "key": "server.key"},
@@ -79,7 +80,7 @@ RUN_TABLES = {
     "privacy": {"epsilon": 1.0},
     "federation": {"silos": ["toy"]},
     "parameters": {"steps": 3},
-    "evaluation": {"test": {"source": "digits"}, "steps": 10},
+    "evaluation": {"test": {"source": "digits"}, "steps": 10, "silo_epsilon": 0.5},
 }
 ODD_VALUES = [
     *("nan", "-inf", "-1", "0", "1e999", "9" * 5000, "true", "1979-05-27", "[]", "{}", "[" * 2000),
@@ -162,7 +163,7 @@ def targets(folder: Path) -> dict[str, Target]:
         return Target([tomli_w.dumps(tables).encode()], _from_file(configuration, loader), share, is_toml=True)
 
     return {
-        "queries": Target([*QUERIES, encode(MOMENTS)], decode, 28),
+        "queries": Target([*QUERIES, encode(MOMENTS), encode(SCORES)], decode, 28),
         "centers": Target([SHELF[shelved_center(MOMENTS, 0)]], lambda data: decode_center(data, MOMENTS), 2),
         "releases": Target(sealed, lambda data: open_release(QUERY, data), 20),
         "receipts": Target([receipt.to_bytes() for receipt in receipts], Receipt.from_bytes, 20),

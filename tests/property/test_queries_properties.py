@@ -21,6 +21,7 @@ from silosynth.common.queries import (
     Mixtures,
     Moments,
     Query,
+    Scores,
     SufficientStatistics,
     decode,
     digest,
@@ -104,6 +105,12 @@ QUERIES: dict[str, st.SearchStrategy[Query]] = {
         count_weight=st.floats(1e-3, 1),
     ),
     "moments": st.builds(Moments, **MOMENTS) | st.builds(Moments, **MOMENTS | PSEUDO_CLASSES),
+    "scores": st.builds(
+        Scores,
+        schema=st.builds(Schema, st.tuples(SIDES, SIDES, st.integers(1, 3)), st.integers(1, 100)),
+        noise_multiplier=COMMON["noise_multiplier"],
+        model=DIGESTS,
+    ),
     "sufficient_statistics": st.builds(
         SufficientStatistics,
         **COMMON,
@@ -156,6 +163,7 @@ MOMENT_SUMS = Moments(
     count_weight=0.15,
     center="",
 )
+SCORES = Scores(schema=Schema((8, 8, 1), 10), noise_multiplier=1.5, model="ab" * 32)
 IMAGES = LocalSynthesis(
     schema=Schema((8, 8, 1), 10),
     noise_multiplier=1.5,
@@ -246,7 +254,7 @@ def test_reordered_and_repeated_fields_are_refused(query: Query) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", [EXAMPLE, STATISTICS, FEATURE_SUMS, MOMENT_SUMS, IMAGES], ids=lambda query: query.mechanism
+    "query", [EXAMPLE, STATISTICS, FEATURE_SUMS, MOMENT_SUMS, SCORES, IMAGES], ids=lambda query: query.mechanism
 )
 def test_numbers_that_are_none_are_refused(query: Query) -> None:
     for field in fields(query):
@@ -341,6 +349,10 @@ def _with(query: Query, name: str, value: float) -> bytes:
         (MOMENT_SUMS, {"clip": 2.0**-9}),
         (MOMENT_SUMS, {"clip": 17.0}),
         (MOMENT_SUMS, {"count_weight": 0.0}),
+        (SCORES, {"schema": Schema((64,), 10)}),
+        (SCORES, {"model": ""}),
+        (SCORES, {"model": "AB" * 32}),
+        (SCORES, {"noise_multiplier": 1e300}),
         (ClassCounts(schema=Schema((3,), 2), noise_multiplier=1.0), {"noise_multiplier": -1.0}),
     ],
     ids=str,

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from support.entropies import SeededEntropy
 from support.guards import bench
-from support.moments import HONEST, HOSTILE, LAYERS, SHELF, shelved_center
+from support.moments import HONEST, HOSTILE, LAYERS, SHELF, models, shelved_center
 
 from silosynth.client.guard.mechanism import Mechanism
 from silosynth.client.mechanisms import MECHANISMS
@@ -31,6 +31,7 @@ from silosynth.common.queries import (
     Mixtures,
     Moments,
     Query,
+    Scores,
     SufficientStatistics,
 )
 from silosynth.common.queries.feature_sums import AUGMENTATIONS
@@ -41,6 +42,7 @@ Integers = npt.NDArray[np.int64]
 
 ROWS = st.tuples(st.integers(1, 9))
 GREY_IMAGES = st.tuples(st.integers(2, 6), st.integers(2, 6), st.just(1))
+MODELS = {classes: models(classes) for classes in (1, 2, 3)}
 SMALL_IMAGES = st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 2))
 
 
@@ -118,6 +120,11 @@ def moments_queries(draw: st.DrawFn, schema: Schema) -> Moments:
     return replace(query, center=shelved_center(query, draw(st.integers(0, 9)), size)) if size else query
 
 
+def score_queries(schema: Schema) -> st.SearchStrategy[Scores]:
+    chosen = st.sampled_from(MODELS[schema.classes])
+    return st.builds(Scores, schema=st.just(schema), noise_multiplier=st.just(1.0), model=chosen)
+
+
 def one_part_per_sample(query: Mixtures | FeatureSums, change: Integers) -> list[Integers]:
     blocks = query.layout().split(change)
     return [np.append(sums, counts) for sums, counts in zip(blocks["sums"], blocks["counts"], strict=True)]
@@ -141,6 +148,7 @@ SUBJECTS = {
     "feature_sums": Subject(feature_queries, ROWS | SMALL_IMAGES, one_part_per_sample),
     "mixtures": Subject(mixture_queries, parts=one_part_per_sample),
     "moments": Subject(moments_queries, GREY_IMAGES),
+    "scores": Subject(score_queries, GREY_IMAGES),
     "sufficient_statistics": Subject(statistics_queries),
 }
 

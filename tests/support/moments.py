@@ -1,4 +1,4 @@
-"""Backbones by digest, honest and hostile ones, and queries for moments that name them."""
+"""Backbones by digest, honest and hostile ones, and queries for moments and scores that name them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def shelve(content: bytes) -> str:
     return digest
 
 
-def altered(factor: float, variance: float = 1.0) -> Backbone:
+def altered(factor: float, variance: float = 1.0, classes: int = 10) -> Backbone:
     """A random network with its weights times `factor`, and this variance in every BatchNorm."""
-    network = backbone("residual-24", 1, seed=1)
+    network = backbone("residual-24", 1, classes=classes, seed=1)
     with torch.no_grad():
         for name, tensor in network.network.state_dict().items():
             if name.endswith("weight"):
@@ -37,9 +37,14 @@ def altered(factor: float, variance: float = 1.0) -> Backbone:
 
 
 HONEST = shelve(encode_backbone(altered(2.0)))  # lively: clipping binds for many records, not for all
-HOSTILE = [  # activations vanish, saturate, become no numbers on the way or from the first layer on
-    shelve(encode_backbone(altered(*change))) for change in ((0.0,), (1e3,), (1e6, 1e-12), (3e37, 0.0))
-]
+# Activations vanish, saturate, become no numbers on the way or from the first layer on.
+CHANGES = ((0.0, 1.0), (1e3, 1.0), (1e6, 1e-12), (3e37, 0.0))
+HOSTILE = [shelve(encode_backbone(altered(*change))) for change in CHANGES]
+
+
+def models(classes: int) -> list[str]:
+    """That tell so many classes apart: an honest one, then hostile ones."""
+    return [shelve(encode_backbone(altered(*change, classes=classes))) for change in ((2.0, 1.0), *CHANGES)]
 
 
 def moments_query(**changes: Any) -> Moments:

@@ -214,6 +214,22 @@ class TestCommand:
         assert proposal.crowd == Crowd(silos=2, records=100)
         assert proposal.parameters == recipe_named("ldpdc").parameters(mixtures=7, denoise=False)
 
+    def test_scores_that_run_toml_asks_for_are_part_of_the_cost(self, tmp_path: Path) -> None:
+        run = {
+            "name": "a run",
+            "recipe": "prototypes",
+            "records": {"shape": [8, 8, 1], "classes": 10},
+            "privacy": {"epsilon": 2.0},
+            "federation": {"silos": ["one", "two"]},
+        }
+        documents = []
+        for evaluation in ({}, {"test": {"source": "digits"}, "silo_epsilon": 0.5}):
+            (tmp_path / "run.toml").write_text(tomli_w.dumps(run | {"evaluation": evaluation}))
+            documents.append(plans.document(plans.proposal(tmp_path / "run.toml", 500, {}, {})))
+        without, with_them = (document["costs"] for document in documents)
+        assert without["epsilon"] + 0.03 < with_them["epsilon"] < without["epsilon"] + 0.5
+        assert (with_them["queries"], with_them["values"]) == (without["queries"] + 1, without["values"] + 20)
+
     def test_too_little_data_ends_with_code_5(self) -> None:
         done = CliRunner().invoke(app, ["plan", *OPTIONS, "--epsilon", "0.05"])
         assert isinstance(done.exception, NotEnoughData)
