@@ -64,7 +64,7 @@ class Row:
 
 
 def main() -> None:
-    options = _options()
+    options, commit = _options(), _commit()  # of the code that is loaded, whatever becomes of the files meanwhile
     rows = options.out / "rows.jsonl"
     if options.table:
         print(table([json.loads(line) for line in rows.read_text().splitlines()]))
@@ -76,7 +76,7 @@ def main() -> None:
     for seed, silos, epsilon, variant in combinations(options.seeds, options.silos, options.epsilons, options.variants):
         row = Row(options.data.name, variant, epsilon, silos, seed, options.images, options.held_out)
         if vars(row) not in done:
-            line = json.dumps(made(row, options))
+            line = json.dumps(made(row, options) | {"commit": commit})
             print(line, flush=True)
             with rows.open("a") as file:
                 file.write(line + "\n")
@@ -94,7 +94,7 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
     begun = time.process_time()
     product = drive(recipe.steps(task, recipe.parameters(**chosen)), InProcess(shards, SeededEntropy(row.seed)).ask)
     making = time.process_time() - begun
-    settings = EvaluationSettings(protocol=options.protocol, seeds=options.evaluations)
+    settings = EvaluationSettings(protocol=options.protocol, steps=options.steps, seeds=options.evaluations)
     scores = {
         labels: evaluate(replace(product, soft_labels=soft), test, settings)
         for labels, soft in (("hard", None), ("gaussian", product.soft_labels))
@@ -107,12 +107,12 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
         "accuracy": {labels: round(score.accuracy, 4) for labels, score in scores.items()},
         "discriminant": None if own is None else round(own, 4),
         "protocol": options.protocol,
+        "steps": scores["hard"].steps,
         "parameters": chosen,
         "cpu_seconds": {
             "recipe": round(making),
             "evaluation": round(sum(score.cpu_seconds for score in scores.values())),
         },
-        "commit": _commit(),
     }
 
 
@@ -185,6 +185,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=100, help="synthetic images per class, of all silos together")
     parser.add_argument("--parameters", default="{}", help="more of the recipe's parameters, as JSON")
     parser.add_argument("--protocol", default="quick")
+    parser.add_argument("--steps", type=int, help="of the models' training; default: the protocol's")
     parser.add_argument("--evaluations", type=int, default=1, help="models trained on each synthetic set")
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--table", action="store_true", help="print what was found so far")
