@@ -132,7 +132,9 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def _summary(shares: list[float | None]) -> str:
     known = 100 * np.array([share for share in shares if share is not None])
-    return f"{known.mean():.1f} ± {known.std():.1f}" if len(known) else ""
+    if len(known) > 1:
+        return f"{known.mean():.1f} ± {known.std(ddof=1):.1f}"
+    return f"{known[0]:.1f}" if len(known) else ""
 
 
 def _remember_what_networks_saw() -> None:
