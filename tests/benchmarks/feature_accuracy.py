@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -23,17 +21,17 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.accuracy_rows import draw, make_missing, split_records
 from support.entropies import SeededEntropy
 
-from silosynth.common.datasets import Records, load
+from silosynth.common.datasets import Records
 from silosynth.common.partition import partition
 from silosynth.common.queries.base import digest
 from silosynth.deploy.inprocess import InProcess
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import evaluate
 from silosynth.server.recipes import recipe_named
-from silosynth.server.recipes.base import Ask, Product, Summed, Task, drive
-from silosynth.server.releases.contact_sheet import contact_sheet
+from silosynth.server.recipes.base import Ask, Summed, Task, drive
 
 EPSILON, DELTA = 1.0, 1e-5
 SIGNALS = {"signals": 300, "sampling_probability": 0.02}
@@ -92,22 +90,18 @@ class Silos:
 
 
 def main() -> None:
-    options, commit = _options(), _commit()  # of the code that is loaded, whatever becomes of the files meanwhile
+    options = _options()
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
-    rows = options.out / "rows.jsonl"
-    done = [json.loads(line)["row"] for line in rows.read_text().splitlines()] if rows.exists() else []
-    for seed, silos, count, variant in combinations(options.seeds, options.silos, options.records, options.variants):
-        row = Row(options.data.name, variant, count, silos, seed, options.held_out)
-        if vars(row) not in done:
-            line = json.dumps({**made(row, options), "commit": commit})
-            print(line, flush=True)
-            with rows.open("a") as file:
-                file.write(line + "\n")
+    wanted = combinations(options.seeds, options.silos, options.records, options.variants)
+    rows = (
+        Row(options.data.name, variant, count, silos, seed, options.held_out) for seed, silos, count, variant in wanted
+    )
+    make_missing(rows, lambda row: made(row, options), options.out / "rows.jsonl")
 
 
 def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
-    train, test = _records(options)
+    train, test = split_records(options.data, options.classes, options.held_out)
     name, changes = VARIANTS[row.variant]
     recipe = recipe_named(name)
     chosen = SIGNALS | {"records_per_class": row.records_per_class, "augmentation": options.augmentation}
@@ -123,9 +117,8 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
     synthesis = time.process_time() - begun - asked
     settings = EvaluationSettings(protocol=options.protocol, seeds=options.evaluations)
     evaluation = evaluate(product, test, settings)
-    _draw(product, train, options.out / f"{row.data}-{row.variant}-{row.records_per_class}-{row.silos}-{row.seed}.png")
+    draw(product, train, options.out / f"{row.data}-{row.variant}-{row.records_per_class}-{row.silos}-{row.seed}.png")
     return {
-        "row": vars(row),
         "accuracy": round(evaluation.accuracy, 4),
         "accuracy_by_run": [round(accuracy, 4) for accuracy in evaluation.accuracy_by_seed],
         "protocol": options.protocol,
@@ -136,25 +129,6 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
             "evaluation": round(evaluation.cpu_seconds),
         },
     }
-
-
-def _records(options: argparse.Namespace) -> tuple[Records, Records]:
-    train = load(options.data, split="train", classes=options.classes)
-    if not options.held_out:
-        return train, load(options.data, split="test", classes=options.classes)
-    order = np.random.default_rng(0).permutation(len(train))
-    return train.take(order[len(train) // 6 :]), train.take(order[: len(train) // 6])
-
-
-def _draw(product: Product, like: Records, file: Path) -> None:
-    records = product.records(like.schema)
-    names = [str(label) for label in range(like.schema.classes)]
-    contact_sheet(records.features, records.labels, names).save(file)
-
-
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip()
 
 
 def _options() -> argparse.Namespace:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -27,17 +26,16 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.accuracy_rows import draw, make_missing, split_records
 from support.entropies import SeededEntropy
 
-from silosynth.common.datasets import Records, load
 from silosynth.common.datasets.records import Features
 from silosynth.common.partition import partition
 from silosynth.deploy.inprocess import InProcess
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import evaluate
 from silosynth.server.recipes import recipe_named
-from silosynth.server.recipes.base import Product, Task, drive
-from silosynth.server.releases.contact_sheet import contact_sheet
+from silosynth.server.recipes.base import Task, drive
 
 DELTA = 1e-5
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -64,26 +62,24 @@ class Row:
 
 
 def main() -> None:
-    options, commit = _options(), _commit()  # of the code that is loaded, whatever becomes of the files meanwhile
-    rows = options.out / "rows.jsonl"
+    options = _options()
+    file = options.out / "rows.jsonl"
     if options.table:
-        print(table([json.loads(line) for line in rows.read_text().splitlines()]))
+        print(table([json.loads(line) for line in file.read_text().splitlines()]))
         return
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
-    done = [json.loads(line)["row"] for line in rows.read_text().splitlines()] if rows.exists() else []
     _remember_what_networks_saw()
-    for seed, silos, epsilon, variant in combinations(options.seeds, options.silos, options.epsilons, options.variants):
-        row = Row(options.data.name, variant, epsilon, silos, seed, options.images, options.held_out)
-        if vars(row) not in done:
-            line = json.dumps(made(row, options) | {"commit": commit})
-            print(line, flush=True)
-            with rows.open("a") as file:
-                file.write(line + "\n")
+    wanted = combinations(options.seeds, options.silos, options.epsilons, options.variants)
+    rows = (
+        Row(options.data.name, variant, epsilon, silos, seed, options.images, options.held_out)
+        for seed, silos, epsilon, variant in wanted
+    )
+    make_missing(rows, lambda row: made(row, options), file)
 
 
 def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
-    train, test = _records(options)
+    train, test = split_records(options.data, options.classes, options.held_out)
     name, chosen = VARIANTS[row.variant]
     chosen = chosen | json.loads(options.parameters)
     if name == "sps":
@@ -100,10 +96,9 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
         for labels, soft in (("hard", None), ("gaussian", product.soft_labels))
         if labels == "hard" or soft is not None
     }
-    _draw(product, train, options.out / f"{'-'.join(str(part) for part in vars(row).values())}.png")
+    draw(product, train, options.out / f"{'-'.join(str(part) for part in vars(row).values())}.png")
     own = next(iter(scores.values())).own_classifier_accuracy
     return {
-        "row": vars(row),
         "accuracy": {labels: round(score.accuracy, 4) for labels, score in scores.items()},
         "discriminant": None if own is None else round(own, 4),
         "protocol": options.protocol,
@@ -154,25 +149,6 @@ def _remember_what_networks_saw() -> None:
         return recall
 
     module.seen_through = remembering
-
-
-def _records(options: argparse.Namespace) -> tuple[Records, Records]:
-    train = load(options.data, split="train", classes=options.classes)
-    if not options.held_out:
-        return train, load(options.data, split="test", classes=options.classes)
-    order = np.random.default_rng(0).permutation(len(train))
-    return train.take(order[len(train) // 6 :]), train.take(order[: len(train) // 6])
-
-
-def _draw(product: Product, like: Records, file: Path) -> None:
-    records = product.records(like.schema)
-    names = [str(label) for label in range(like.schema.classes)]
-    contact_sheet(records.features, records.labels, names).save(file)
-
-
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip()
 
 
 def _options() -> argparse.Namespace:

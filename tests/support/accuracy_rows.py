@@ -1,0 +1,47 @@
+"""What scripts that measure accuracies share: public data, rows that are made once, pictures, and whose code it was."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from silosynth.common.datasets import Records, load
+from silosynth.server.recipes.base import Product
+from silosynth.server.releases.contact_sheet import contact_sheet
+
+
+def make_missing(rows: Iterable[Any], made: Callable[[Any], dict[str, Any]], file: Path) -> None:
+    """A line of JSON for every row that the file has none of yet."""
+    commit = _commit()  # of the code that is loaded, whatever becomes of the files meanwhile
+    done = [json.loads(line)["row"] for line in file.read_text().splitlines()] if file.exists() else []
+    for row in rows:
+        if vars(row) not in done:
+            line = json.dumps({"row": vars(row), **made(row), "commit": commit})
+            print(line, flush=True)
+            with file.open("a") as stream:
+                stream.write(line + "\n")
+
+
+def split_records(data: Path, classes: int, held_out: bool) -> tuple[Records, Records]:
+    """To train and to test with; held out are a sixth of the training records, and the test set is left alone."""
+    train = load(data, split="train", classes=classes)
+    if not held_out:
+        return train, load(data, split="test", classes=classes)
+    order = np.random.default_rng(0).permutation(len(train))
+    return train.take(order[len(train) // 6 :]), train.take(order[: len(train) // 6])
+
+
+def draw(product: Product, like: Records, file: Path) -> None:
+    records = product.records(like.schema)
+    names = [str(label) for label in range(like.schema.classes)]
+    contact_sheet(records.features, records.labels, names).save(file)
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip()
