@@ -6,6 +6,9 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
+BY_CHANNELS = {1: "procedural-grey", 3: "procedural-colour"}
+"""Which one to look through at images of so many channels, unless another is named."""
+
 WEIGHTS = Path(__file__).parent / "backbones" / "weights"
 
 

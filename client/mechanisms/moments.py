@@ -30,10 +30,8 @@ import torch
 
 from silosynth.client.guard.mechanism import Bench
 from silosynth.client.mechanisms.exact_sums import report_steps
-from silosynth.common.backbones import decode_backbone
+from silosynth.client.mechanisms.public_networks import public_network
 from silosynth.common.datasets.records import Features, Labels, Records
-from silosynth.common.devices import pick_device
-from silosynth.common.errors import QueryError, VerificationFailed
 from silosynth.common.queries import Moments
 from silosynth.common.queries.moments import LARGEST_BATCH
 from silosynth.common.statistics import MomentStatistics, decode_center, flatten
@@ -59,12 +57,8 @@ def moments(query: Moments, records: Records, bench: Bench) -> Integers:
 
 
 def _statistics(query: Moments, bench: Bench) -> MomentStatistics:
-    try:
-        backbone = decode_backbone(bench.artifact(query.backbone), f"artifact {query.backbone}")
-    except VerificationFailed as error:
-        raise QueryError(str(error)) from error
     center = decode_center(bench.artifact(query.center), query) if query.center else None
-    return MomentStatistics(query, backbone.to(pick_device(bench.device)), center)
+    return MomentStatistics(query, public_network(query.backbone, bench), center)
 
 
 def _batch_size(statistics: MomentStatistics) -> int:

@@ -48,11 +48,7 @@ class SpatialModel:
     def of(cls, release: Release) -> Self:
         query = _spatial(release)
         blocks = query.layout().split(release.values)
-        weight = query.class_weight
-        counts = torch.from_numpy(blocks["counts"]) / (weight * query.count_weight)
-        noise_std = release.noise_std / weight
-        certain = certainty(counts, torch.full_like(counts, noise_std / query.count_weight))
-        means = _means(torch.from_numpy(blocks["sums"]) / weight, counts, certain)
+        counts, certain, means = _classes(release, query)
         total, portions = counts.sum().clamp(min=1), shares(counts) / len(counts)
         scatter = triangles.unpack(torch.from_numpy(blocks["moments"]), query.dimension) / total
         within = scatter - (means.T * (portions / portions.sum()).double()) @ means
@@ -109,10 +105,15 @@ class SpatialModel:
 def class_means(release: Release) -> Tensor:
     """Of features, from a release of sums alone: centres for the next stage."""
     query = _spatial(release)
-    blocks = query.layout().split(release.values)
-    counts = torch.from_numpy(blocks["counts"]) / (query.class_weight * query.count_weight)
-    noise = torch.full_like(counts, release.noise_std / (query.class_weight * query.count_weight))
-    return query.clip * _means(torch.from_numpy(blocks["sums"]) / query.class_weight, counts, certainty(counts, noise))
+    return query.clip * _classes(release, query)[2]
+
+
+def _classes(release: Release, query: SufficientStatistics) -> tuple[Tensor, Tensor, Tensor]:
+    """Noisy numbers of records, how certain they are, and means of what is summed."""
+    blocks, one_record = query.layout().split(release.values), query.class_weight * query.count_weight
+    counts = torch.from_numpy(blocks["counts"]) / one_record
+    certain = certainty(counts, torch.full_like(counts, release.noise_std / one_record))
+    return counts, certain, _means(torch.from_numpy(blocks["sums"]) / query.class_weight, counts, certain)
 
 
 def _means(sums: Tensor, counts: Tensor, certain: Tensor) -> Tensor:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from silosynth.common.backbones import Backbone, load_backbone
 from silosynth.common.errors import ConfigError
 from silosynth.common.schema import Schema
+from silosynth.common.shipped import BY_CHANNELS
 from silosynth.server.evaluation.examples import Examples
 
-_SHIPPED = {1: "procedural-grey", 3: "procedural-colour"}
 _READ_BATCH = 512
 _HEAD_ITERATIONS = 100
 _HEAD_PENALTY = 1e-2  # chosen on the training part of Fashion-MNIST; from 3e-3 to 3e-2 it hardly matters
@@ -22,7 +22,7 @@ _HEAD_PENALTY = 1e-2  # chosen on the training part of Fashion-MNIST; from 3e-3 
 def backbone_for(schema: Schema, name: str | None) -> Backbone:
     """The named one, else the shipped one for such images; ConfigError if it cannot look at them."""
     channels = schema.shape[2]
-    chosen = name or _SHIPPED.get(channels)
+    chosen = name or BY_CHANNELS.get(channels)
     if chosen is None:
         raise ConfigError(f"no backbone is shipped for images of {channels} channels: set evaluation.backbone")
     backbone = load_backbone(chosen)

@@ -21,6 +21,7 @@ from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.queries import Moments, SufficientStatistics
 from silosynth.common.queries.moments import layer_size
+from silosynth.common.shipped import BY_CHANNELS
 from silosynth.common.synthesis.engine import Report, Sketch
 from silosynth.common.synthesis.spatial_sps import discriminant
 from silosynth.common.synthesis.sps import Answer, Job, converse, questions
@@ -133,5 +134,4 @@ def _check(task: Task) -> None:
 
 
 def _backbone(task: Task, parameters: SpsParameters) -> Backbone:
-    shipped = "procedural-grey" if task.schema.shape[2] == 1 else "procedural-colour"
-    return load_backbone(parameters.backbone or shipped)
+    return load_backbone(parameters.backbone or BY_CHANNELS.get(task.schema.shape[2], BY_CHANNELS[3]))
