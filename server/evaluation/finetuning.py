@@ -65,7 +65,7 @@ class TunedBackbone(nn.Module):
 
     def fit_head(self, examples: Examples) -> None:
         """Multinomial regression on standardized features, which is convex: no learning rate, no luck."""
-        features = self._features(examples)
+        features = self.features(examples)
         std, mean = torch.std_mean(features, 0, correction=0)
         std = std.clamp_min(1e-6)
         weights = _regression((features - mean) / std, examples.targets, self._head.out_features)
@@ -74,7 +74,7 @@ class TunedBackbone(nn.Module):
             self._head.bias.copy_(weights[:, -1] - self._head.weight @ mean)
 
     @torch.no_grad()
-    def _features(self, examples: Examples) -> Tensor:
+    def features(self, examples: Examples) -> Tensor:
         """What enters the head."""
         head = self._head
         self._put_head(nn.Identity())

@@ -7,7 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from silosynth.common.config import Section
+from silosynth.common.publication.manifest import Code
+from silosynth.server.evaluation.calibration import Calibration
 from silosynth.server.evaluation.intervals import Interval
+from silosynth.server.evaluation.likeness import Likeness
 
 
 class ArchitectureScore(Section):
@@ -35,6 +38,22 @@ class SiloScore(Section):
     delta: float
 
 
+class Baseline(Section):
+    """What another way makes of the same records, tested in the same way. Only a simulation can know it."""
+
+    epsilon: float | None  # of each silo, at the same delta; None: without any privacy
+    accuracy: float
+    own_classifier_accuracy: float | None = None
+    cpu_seconds: float
+
+
+class SiloWorth(Section):
+    """What a silo would have alone, and what the others would have without it. Only a simulation can know it."""
+
+    alone: float | None = None  # accuracy of the same model trained on its own records, without privacy
+    without: float | None = None  # accuracy of the same recipe at the same epsilon without this silo
+
+
 class Evaluation(Section):
     """Accuracies are shares of the public test records.
 
@@ -43,6 +62,8 @@ class Evaluation(Section):
     """
 
     version: Literal[1] = 1
+    release: str | None = None  # where a finished release was evaluated anew: its name and version
+    code: Code | None = None  # which made this evaluation, where no manifest beside it tells
     model: str
     protocol: str = "quick"
     steps: int
@@ -57,8 +78,12 @@ class Evaluation(Section):
     worst_class_accuracy: float
     by_architecture: dict[str, ArchitectureScore] = Field(default_factory=dict)  # `model` first; empty if not asked for
     accuracy_ensemble_of_architectures: float | None = None  # averaged predictions of all of them, all seeds
+    calibration: Calibration | None = None
+    likeness: Likeness | None = None  # to public records
     own_classifier_accuracy: float | None  # of the recipe's own classifier, where it has one
     floor: float  # always answering the test set's largest class
+    baselines: dict[str, Baseline] = Field(default_factory=dict)  # by name, such as prototypes or ridge
+    silos: dict[str, SiloWorth] = Field(default_factory=dict)
     ceiling: float | None  # non-private training on pooled data, where a simulation knows it
     synthetic_records: int
     test_records: int

@@ -7,7 +7,10 @@ import time
 import numpy as np
 
 from silosynth.common.datasets.records import Records
+from silosynth.common.devices import pick_device
 from silosynth.server.config import EvaluationSettings
+from silosynth.server.evaluation.calibration import calibration
+from silosynth.server.evaluation.likeness import likeness
 from silosynth.server.evaluation.report import Evaluation
 from silosynth.server.evaluation.trials import Bench, Trial, ensemble_accuracy
 from silosynth.server.recipes.base import Product
@@ -43,6 +46,8 @@ def evaluate(product: Product, test: Records, settings: EvaluationSettings) -> E
         worst_class_accuracy=by_class[worst],
         by_architecture=scores if settings.architectures else {},
         accuracy_ensemble_of_architectures=ensemble_accuracy(votes, test.labels) if settings.architectures else None,
+        calibration=calibration(trials[model].confidence, trials[model].correct),
+        likeness=likeness(published, test, settings.backbone, pick_device(settings.device)),
         own_classifier_accuracy=_own_accuracy(product, test),
         floor=float(np.bincount(test.labels).max() / len(test)),
         ceiling=settings.ceiling,

@@ -28,6 +28,7 @@ class Trial:
     """What the seeds' models said about the test records."""
 
     correct: npt.NDArray[np.bool_]  # (seeds, test records)
+    confidence: Probabilities  # (seeds, test records), of the answers
     votes: Probabilities  # (test records, classes), summed over seeds
     steps: int
 
@@ -75,7 +76,8 @@ class Bench:
     def trial(self, model: str, seeds: Iterable[int]) -> Trial:
         answers = [self._train_and_predict(model, seed) for seed in seeds]
         correct = np.stack([answer.argmax(axis=1) == self._labels for answer in answers])
-        return Trial(correct, np.sum(answers, axis=0), self._steps)
+        confidence = np.stack([answer.max(axis=1) for answer in answers])
+        return Trial(correct, confidence, np.sum(answers, axis=0), self._steps)
 
     def _train_and_predict(self, name: str, seed: int) -> Probabilities:
         model = self._built(name, seed)

@@ -1,0 +1,111 @@
+"""attacks.json: what attacks on a simulated federation found, beside what privacy promises."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from silosynth.common.config import Section
+from silosynth.common.publication.manifest import Code
+
+
+class Rate(Section):
+    """A share with its 95 % interval by Clopper and Pearson; `allowed` is the most that the claimed privacy permits."""
+
+    value: float
+    low: float
+    high: float
+    allowed: float | None = None  # None where nothing is claimed
+
+
+class RocPoint(Section):
+    false_positive_rate: float
+    true_positive_rate: float
+
+
+class Membership(Section):
+    """How well an attack tells records that took part from records of the same kind that did not.
+
+    Beside it stands what the claim allows: whoever is wrong about outsiders in a share x of the cases is right about
+    members in at most exp(epsilon) x + delta.
+    """
+
+    attack: Literal["lira", "density", "nearest"]
+    method: str  # in a sentence
+    members: int  # decisions about records that took part
+    outsiders: int
+    area: float  # under the curve; 0.5 is guessing
+    area_interval: tuple[float, float]  # 95 %
+    tpr_at_0_1_percent: Rate | None  # true positives at 0.1 % false ones; None for fewer than 1,000 outsiders
+    tpr_at_1_percent: Rate | None  # None for fewer than 100 outsiders
+    roc: tuple[RocPoint, ...]
+    flagged: bool  # the attack does better than the claim allows, with 95 % confidence
+
+
+class Power(Section):
+    """How often the same audit finds a mechanism out whose noise is the claimed one divided by `noise_divided_by`."""
+
+    noise_divided_by: float
+    audits: int
+    flagged: int
+
+    @property
+    def share(self) -> float:
+        return self.flagged / self.audits
+
+
+class Audit(Section):
+    """Canaries take part or not by coins, in one run; how many are guessed right bounds the privacy loss from below.
+
+    `epsilon_lower` holds whatever the mechanism does (Steinke et al. 2023). `noise_share` and `epsilon_of_noise` come
+    from a test of the claim's whole curve (Mahloujifar et al. 2024): more noise than this share of it is refuted.
+    """
+
+    mechanism: str
+    canaries: int
+    guesses: int
+    correct: int
+    confidence: float
+    delta: float
+    epsilon_claimed: float | None  # at this delta; None where no noise is claimed
+    epsilon_lower: float  # at this delta
+    noise_share: float | None  # None where the claimed noise is not refuted
+    epsilon_of_noise: float | None  # of that much noise, at this delta
+    flagged: bool  # the claim is refuted
+    power: Power | None
+
+
+class Machine(Section):
+    """Where it was measured."""
+
+    processor: str
+    cores: int
+    python: str
+    torch: str
+
+
+class AttackReport(Section):
+    """The relation is that of every epsilon here: one record of one silo added or removed."""
+
+    version: Literal[1] = 1
+    attacked: str  # what, in words
+    recipe: str
+    parameters: dict[str, Any]
+    relation: str = "one record of one silo added or removed"
+    epsilon_claimed: float | None  # of each silo; None: no noise
+    delta: float
+    data: str
+    silos: int
+    partition: str
+    records: int  # of all silos together in one run, on average
+    runs: int  # shadow runs of the whole recipe
+    seeds: tuple[int, ...]
+    membership: tuple[Membership, ...] = ()
+    audits: tuple[Audit, ...] = ()
+    cpu_seconds: float
+    code: Code
+    commit: str | None  # None where the code lies in no git repository
+    machine: Machine
+
+    @property
+    def flagged(self) -> bool:
+        return any(attack.flagged for attack in self.membership) or any(audit.flagged for audit in self.audits)
