@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskProgressColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
 from silosynth.deploy.formats import Format, FormatOption
+from silosynth.deploy.progress import share_done
 
 if TYPE_CHECKING:
     from silosynth.client.releases.shelf import Shelf
@@ -115,7 +108,7 @@ def verify(
     from silosynth.common.publication.signature import SIGNATURE, Signature
     from silosynth.common.publication.verification import verify_release
 
-    folder = _folder(release, shelf)
+    folder = release_folder(release, shelf)
     manifest = verify_release(folder, publisher)
     signer = Signature.from_bytes((folder / SIGNATURE).read_bytes()).public_key
     if output is Format.json:
@@ -135,7 +128,7 @@ def export(
     """Convert a release to one parquet file, images and labels in it; it is verified first."""
     from silosynth.client.releases.export import export_parquet
 
-    rows = export_parquet(_folder(release, shelf), target)
+    rows = export_parquet(release_folder(release, shelf), target)
     console.print(f"{rows} records: {target}", soft_wrap=True)
 
 
@@ -155,13 +148,10 @@ def synthesize(
     from silosynth.client.releases.synthesis import Order, synthesize_more
     from silosynth.common.synthesis.again import synthesize_again
 
-    folder = _folder(release, shelf)
+    folder = release_folder(release, shelf)
     target = into or Path(f"{'-'.join(folder.absolute().parts[-2:])}-{images}-images")
-    columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(release, total=1.0)
-        order = Order(images, seed)
-        made = synthesize_more(folder, order, target, synthesize_again, lambda share: bar.update(task, completed=share))
+    with share_done(console, release) as report:
+        made = synthesize_more(folder, Order(images, seed), target, synthesize_again, report)
     if output is Format.json:
         print(json.dumps({"images": made, "folder": str(target)}))
     else:
@@ -191,7 +181,7 @@ def _shelf(folder: Path | None) -> Shelf:
     return Shelf.default() if folder is None else Shelf(folder)
 
 
-def _folder(release: str, shelf: Path | None) -> Path:
+def release_folder(release: str, shelf: Path | None) -> Path:
     from silosynth.common.publication.names import ReleaseName
 
     return Path(release) if Path(release).is_dir() else _shelf(shelf).find(ReleaseName.parse(release))

@@ -54,23 +54,23 @@ class Power(Section):
 
 
 class Audit(Section):
-    """Canaries take part or not by coins, in one run; how many are guessed right bounds the privacy loss from below.
+    """Canaries take part or not by coins; how many are guessed right bounds the privacy loss from below.
 
-    `epsilon_lower` holds whatever the mechanism does (Steinke et al. 2023). `noise_share` and `epsilon_of_noise` come
-    from a test of the claim's whole curve (Mahloujifar et al. 2024): more noise than this share of it is refuted.
+    "one run": many canaries, one answer (Steinke, Nasr, Jagielski, "Privacy auditing with one (1) training run", 2023).
+    "repeated": one canary, an answer for every coin; it needs a mechanism that can be asked anew, as in a simulation.
     """
 
     mechanism: str
-    canaries: int
-    guesses: int
+    method: Literal["one run", "repeated"]
+    runs: int  # answers drawn
+    canaries: int  # in each
+    guesses: int  # of all runs; of the other canaries nothing is said
     correct: int
     confidence: float
     delta: float
     epsilon_claimed: float | None  # at this delta; None where no noise is claimed
-    epsilon_lower: float  # at this delta
-    noise_share: float | None  # None where the claimed noise is not refuted
-    epsilon_of_noise: float | None  # of that much noise, at this delta
-    flagged: bool  # the claim is refuted
+    epsilon_lower: float  # at this delta, whatever the mechanism does
+    flagged: bool  # the claim, at whichever delta, is refuted
     power: Power | None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -18,15 +20,24 @@ from silosynth.server.recipes.base import Product
 _CEILING_SEED = 0
 
 
-def evaluate(product: Product, test: Records, settings: EvaluationSettings) -> Evaluation:
-    """Judges the synthetic set as it is published, rounded to 8 bits where it consists of images."""
+def evaluate(
+    product: Product, test: Records, settings: EvaluationSettings, report: Callable[[float], None] = lambda share: None
+) -> Evaluation:
+    """Judges the synthetic set as it is published, rounded to 8 bits where it consists of images.
+
+    `report` is told the share of the models that are trained.
+    """
     begun = time.process_time()
     seeds = range(settings.seeds)
     published = product.records(test.schema)
     bench = Bench(published, product.soft_labels, test, settings)
-    trials = {name: bench.trial(name, seeds) for name in bench.models}
+    models = bench.models
+    trials = {
+        name: bench.trial(name, seeds, partial(_report_part, report, number, len(models)))
+        for number, name in enumerate(models)
+    }
     scores = {name: trial.score(test.labels) for name, trial in trials.items()}
-    model = bench.models[0]
+    model = models[0]
     headline = scores[model]
     by_class = _by_class(trials[model], test)
     worst = min(by_class, key=lambda label: by_class[label])
@@ -61,6 +72,10 @@ def ceiling(train: Records, test: Records, settings: EvaluationSettings) -> floa
     """Accuracy of the same model trained on the pooled real records. Only a simulation can know it."""
     bench = Bench(train, None, test, settings)
     return float(bench.trial(bench.models[0], [_CEILING_SEED]).by_seed[0])
+
+
+def _report_part(report: Callable[[float], None], number: int, parts: int, share: float) -> None:
+    report((number + share) / parts)
 
 
 def _by_class(trial: Trial, test: Records) -> dict[int, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,8 +73,11 @@ class Bench:
         self._protocol = PROTOCOLS[settings.protocol]
         self._steps = settings.steps or self._protocol.steps(len(train_on))
 
-    def trial(self, model: str, seeds: Iterable[int]) -> Trial:
-        answers = [self._train_and_predict(model, seed) for seed in seeds]
+    def trial(self, model: str, seeds: Sequence[int], report: Callable[[float], None] = lambda share: None) -> Trial:
+        answers = []
+        for seed in seeds:
+            answers.append(self._train_and_predict(model, seed))
+            report(len(answers) / len(seeds))
         correct = np.stack([answer.argmax(axis=1) == self._labels for answer in answers])
         confidence = np.stack([answer.max(axis=1) for answer in answers])
         return Trial(correct, confidence, np.sum(answers, axis=0), self._steps)

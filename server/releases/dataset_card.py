@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from silosynth.server.evaluation import Evaluation
+from silosynth.server.evaluation.plots import PICTURE
 from silosynth.server.releases.entries import Score
 from silosynth.server.releases.facts import ReleaseFacts, in_words
 from silosynth.server.releases.table_file import TABLE
@@ -172,7 +173,8 @@ def _scores(facts: ReleaseFacts) -> str:
         f"{len(evaluation.seeds)} seeds (spread {_percent(evaluation.accuracy_spread)}). {bounds}. More in "
         f"`evaluation.json`.{_on_silos(evaluation)}"
     )
-    return f"{_wrapped(words)}\n\n{_table(['release', 'epsilon', 'delta', 'accuracy'], lines)}"
+    picture = f"![accuracy, by class, and calibration]({PICTURE}.png)"
+    return f"{_wrapped(words)}\n\n{_table(['release', 'epsilon', 'delta', 'accuracy'], lines)}\n\n{picture}"
 
 
 def _on_silos(evaluation: Evaluation) -> str:

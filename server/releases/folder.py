@@ -6,7 +6,8 @@ data/train/<class>/000001.png   images, as torchvision's ImageFolder and Hugging
 data/train.csv                  tables: rows in the units and words of their columns
 data/train.npz                  images uint8 NHWC (or features of a table), labels, perhaps soft_labels; no pickle
 models/<name>.safetensors       where a recipe makes models
-contact-sheet.png  evaluation.json  manifest.json  manifest.json.sig
+evaluation.json  .png  .svg     where public test data were named
+contact-sheet.png  manifest.json  manifest.json.sig
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from silosynth.common.publication.contents import ARRAYS, PICTURES, write_arrays
 from silosynth.common.publication.files import measure
 from silosynth.common.schema import Schema
 from silosynth.server.config import SchemaSettings
+from silosynth.server.evaluation.plots import PICTURE, plot_evaluation
 from silosynth.server.recipes.base import Product
 from silosynth.server.releases.contact_sheet import contact_sheet
 from silosynth.server.releases.croissant import croissant
@@ -76,6 +78,7 @@ def _write_documents(folder: Path, product: Product, facts: ReleaseFacts) -> Non
     pictures, soft_labels = has_pictures(facts.schema), product.soft_labels is not None
     if facts.evaluation is not None:
         (folder / "evaluation.json").write_text(facts.evaluation.model_dump_json(indent=2) + "\n")
+        plot_evaluation(facts.evaluation, facts.classes, folder / PICTURE)
     (folder / "croissant.json").write_text(croissant(facts, measure(folder), pictures=pictures))
     (folder / "README.md").write_text(dataset_card(facts, pictures=pictures, soft_labels=soft_labels))
     (folder / "privacy-card.yaml").write_text(privacy_card(facts).to_yaml())

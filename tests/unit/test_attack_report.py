@@ -52,6 +52,8 @@ def membership(*, flagged: bool) -> Membership:
 def audit(*, flagged: bool) -> Audit:
     return Audit(
         mechanism="mixtures",
+        method="one run",
+        runs=1,
         canaries=640,
         guesses=640,
         correct=350,
@@ -59,8 +61,6 @@ def audit(*, flagged: bool) -> Audit:
         delta=1e-5,
         epsilon_claimed=1.0,
         epsilon_lower=0.1,
-        noise_share=None,
-        epsilon_of_noise=None,
         flagged=flagged,
         power=Power(noise_divided_by=3, audits=20, flagged=19),
     )
