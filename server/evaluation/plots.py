@@ -43,12 +43,13 @@ def _ladder(axes: Axes, evaluation: Evaluation) -> None:
     headline = f"trained on this data ({evaluation.model})"
     steps = sorted([*others.items(), (headline, evaluation.accuracy)], key=lambda step: step[1])
     names, shares = [name for name, _ in steps], [100 * share for _, share in steps]
-    bars = axes.barh(names, shares, color=[INK if name == headline else QUIET for name in names])
-    axes.bar_label(bars, fmt="%.1f", padding=2)
+    axes.barh(names, shares, color=[INK if name == headline else QUIET for name in names])
+    for place, share in enumerate(shares):
+        axes.text(119, place, f"{share:.1f}", horizontalalignment="right", verticalalignment="center")
     if evaluation.accuracy_interval is not None:
         ends = evaluation.accuracy_interval
         axes.plot([100 * ends.low, 100 * ends.high], [names.index(headline)] * 2, color="black", linewidth=1.5)
-    axes.set(title="Accuracy on public test records", xlabel="per cent", xlim=(0, 112))
+    axes.set(title="Accuracy on public test records", xlabel="per cent", xlim=(0, 120))
 
 
 def _others(evaluation: Evaluation) -> dict[str, float]:
