@@ -16,6 +16,7 @@ from rich.markup import escape
 from silosynth.common.errors import SilosynthError
 from silosynth.deploy import (
     backbone_commands,
+    dashboard_commands,
     evaluate_commands,
     plan_commands,
     provision_commands,
@@ -35,6 +36,7 @@ app = typer.Typer(
 silo_commands.app.add_typer(vault_commands.app)
 app.command()(provision_commands.provision)
 app.command()(plan_commands.plan)
+app.command()(dashboard_commands.dashboard)
 app.command()(evaluate_commands.evaluate)
 app.add_typer(silo_commands.app, name="silo")
 app.add_typer(server_commands.app, name="server")

@@ -49,6 +49,7 @@ def run_demo(options: DemoOptions, console: Console) -> dict[str, Any]:
     advice = advice_for(options, train)  # an unknown recipe fails before anything is started
     folder = _fresh_folder(options.folder)
     console.print(f"[bold]silosynth demo[/]: {options.silos} silos on this machine, folder {folder}")
+    console.print(f"In a browser: silosynth dashboard --folder {folder / 'federation/server'}", soft_wrap=True)
     if advice.verdict is not Verdict.enough:
         console.print(f"[yellow]Plan[/]: {advice.words}", soft_wrap=True, highlight=False)
     with Processes(folder / "logs") as processes:

@@ -34,7 +34,7 @@ class LocalFederation:
         self.folder = folder.resolve()
         self.silos: list[str] = []
         self._processes = processes
-        ports = {"control_port": free_port(), "catalog_port": free_port(), "consumer_port": free_port()}
+        ports = {f"{name}_port": free_port() for name in ("control", "catalog", "consumer", "dashboard")}
         place = Place((LOOPBACK,), free_port(), exchange_port=0, **ports)
         self._federation = FederationFolder.create(self.folder / "federation", place)
         self._server = ServerFolder(self._federation.server)

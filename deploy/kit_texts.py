@@ -119,6 +119,10 @@ host = "{listen}"
 port = {catalog_port}  # silos pull finished datasets here: mutual TLS
 consumer_port = {consumer_port}  # so do consumers: TLS, and a token of `silosynth server grant`
 
+[dashboard]
+host = "127.0.0.1"  # any other host: TLS, and login with a token of `silosynth server grant NAME --dashboard`
+port = {dashboard_port}
+
 # The silos that may take part, kept by `silosynth provision`. Who is not listed is refused by Flower and exchange.
 """
 

@@ -40,6 +40,7 @@ class Place:
     control_port: int = 9094
     catalog_port: int = 9095
     consumer_port: int = 9096
+    dashboard_port: int = 9097
 
     @classmethod
     def of(cls, servers: Sequence[str], **ports_by_name: int) -> Place:
@@ -183,6 +184,7 @@ class FederationFolder:
                 control_port=place.control_port,
                 catalog_port=place.catalog_port,
                 consumer_port=place.consumer_port,
+                dashboard_port=place.dashboard_port,
             )
         )
 

@@ -12,9 +12,9 @@ from rich.table import Table
 from silosynth.common.config import load, parse
 from silosynth.common.errors import ConfigError
 from silosynth.common.schema import Schema
-from silosynth.deploy.watch import human_bytes
 from silosynth.server.advice import advise
 from silosynth.server.config import RunConfig
+from silosynth.server.narration import human_bytes
 from silosynth.server.planning import Proposal, Verdict, costs, what_if
 from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Task

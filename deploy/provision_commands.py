@@ -42,6 +42,9 @@ def provision(
     consumer_port: Annotated[
         int, typer.Option(min=1, max=65535, help="Port at which consumers pull them, with a token.")
     ] = Place.consumer_port,
+    dashboard_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="The dashboard's port, on loopback.")
+    ] = Place.dashboard_port,
     output: FormatOption = Format.text,
 ) -> None:
     """Create a federation: a certificate authority, the server's folder, and one kit per silo.
@@ -68,6 +71,7 @@ def provision(
             control_port=control_port,
             catalog_port=catalog_port,
             consumer_port=consumer_port,
+            dashboard_port=dashboard_port,
         )
         federation = FederationFolder.create(folder, place)
         added = silo or []

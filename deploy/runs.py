@@ -17,8 +17,9 @@ from rich.live import Live
 from silosynth.common.config import load, parse
 from silosynth.common.errors import ConfigError, RunFailed, from_wire
 from silosynth.deploy.server_folder import ServerFolder
-from silosynth.deploy.watch import JournalReader, RunView
+from silosynth.deploy.watch import RunView
 from silosynth.server.config import RunConfig
+from silosynth.server.journal import JournalReader
 
 _REFRESH_SECONDS = 0.2
 _ASK_FLOWER_SECONDS = 20.0  # each question starts a process

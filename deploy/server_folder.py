@@ -5,6 +5,7 @@ flower/, flwr/, secret             Flower's state, our home as its client, what 
 runs/<number>/                     run.toml, journal, images as they form, release
 work/<configuration>/              where a run that was interrupted goes on when it is started again
 publisher.key, store/, tokens/     who signs releases, all that were published, who may have them
+dashboard-tokens/                  who may look at the dashboard from elsewhere
 logs/                              of Flower's processes
 """
 
@@ -68,6 +69,11 @@ class ServerFolder:
         processes.start("catalog", [sys.executable, "-m", module, "--folder", str(self.folder)])
         for address in self._catalog_addresses():
             processes.wait_until(partial(listening, address), "the catalog")
+
+    def start_dashboard(self, processes: Processes) -> None:
+        """Nobody waits for it."""
+        module = "silosynth.server.dashboard.process"
+        processes.start("dashboard", [sys.executable, "-m", module, "--folder", str(self.folder)])
 
     def _catalog_addresses(self) -> tuple[str, str]:
         catalog = self.config().catalog

@@ -20,6 +20,7 @@ from silosynth.deploy.processes import Processes
 from silosynth.deploy.server_folder import ServerFolder
 
 _WATCH_SECONDS, _RETRY_SECONDS = 0.5, 10.0
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 2.0, 300.0
 _MAX_RESTARTS, _RESTART_WINDOW_SECONDS = 5, 600.0
 
 
@@ -30,8 +31,10 @@ def serve_federation(server: ServerFolder, console: Console, ready: Callable[[],
         "superexec": server.start_superexec,
         "catalog": server.start_catalog,
     }
-    with Processes(server.folder / "logs") as processes:
+    logs = server.folder / "logs"
+    with Processes(logs) as processes, Processes(logs) as onlookers:
         admission, restarts = _Admission(server, console), _Restarts(console)
+        dashboard = _Dashboard(server, onlookers, console)
         server.start(processes)
         ready()
         while True:
@@ -39,6 +42,7 @@ def serve_federation(server: ServerFolder, console: Console, ready: Callable[[],
                 restarts.clear(processes, name)
                 starts[name](processes)
             admission.keep_current(processes)
+            dashboard.keep_alive()
             time.sleep(_WATCH_SECONDS)
 
 
@@ -83,6 +87,25 @@ class _Restarts:
         code = child.process.returncode
         self._console.print(f"{name} ended with code {code}: starting it again; its log is {child.log}", style="yellow")
         processes.stop(name)
+
+
+class _Dashboard:
+    """Started again whenever it dies, ever more slowly: it only looks on, so its troubles must not end the server."""
+
+    def __init__(self, server: ServerFolder, processes: Processes, console: Console) -> None:
+        self._server, self._processes, self._console = server, processes, console
+        self._not_before, self._pause = 0.0, _SHORTEST_PAUSE_SECONDS
+
+    def keep_alive(self) -> None:
+        now = time.monotonic()
+        if self._processes.alive() or now < self._not_before:
+            return
+        if "dashboard" in self._processes.children:
+            log = self._processes.children["dashboard"].log
+            self._console.print(f"The dashboard ended: starting it again; its log is {log}", style="yellow")
+            self._processes.stop("dashboard")
+        self._server.start_dashboard(self._processes)
+        self._not_before, self._pause = now + self._pause, min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
 
 
 def serve_silo(kit: Kit, console: Console) -> int:

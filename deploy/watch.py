@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -13,25 +10,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from silosynth.server.narration import Narrator, human_bytes, human_seconds
+
 _FEED_LINES = 6
-
-
-class JournalReader:
-    """Yields the entries that were added since the last look."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._offset = path, 0
-
-    def new_entries(self) -> Iterator[dict[str, Any]]:
-        if not self._path.exists():
-            return
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return  # still being written
-                self._offset += len(line)
-                yield json.loads(line)
 
 
 @dataclass
@@ -81,6 +62,7 @@ class RunView:
     failure: dict[str, Any] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     finished: bool = False
+    _narrator: Narrator = field(default_factory=Narrator)
 
     @classmethod
     def of(cls, silos: list[str]) -> RunView:
@@ -97,7 +79,7 @@ class RunView:
         if kind in ("evaluated", "released_dataset", "planning"):
             self.facts[kind] = entry
         self.finished = self.finished or kind == "finished"
-        sentence = in_words(entry)
+        sentence = self._narrator.tell(entry)
         if sentence:
             self.feed.append(sentence)
 
@@ -127,40 +109,3 @@ def _note_silo(silo: SiloView, entry: dict[str, Any]) -> None:
         silo.state = "consent asked"
     elif kind in ("invited", "attending", "away", "fetching"):
         silo.state = kind
-
-
-def in_words(entry: dict[str, Any]) -> str | None:
-    """An entry as a sentence; None for those that only move a bar."""
-    sentences = {
-        "gathering": "Inviting {silos}",
-        "attending": "{silo} attends",
-        "away": "{silo} lost the connection: waiting for it to redial",
-        "planning": "Recipe {recipe} at eps {epsilon:g}, delta {delta:g} for each silo",
-        "asking": "Asking every silo: {mechanism}, {values} values (query {digest:.12})",
-        "fetching": "{silo} fetches a public file of {bytes} bytes",
-        "summed": "{silos} silos answered",
-        "waiting_for_consent": "{silo} waits for its people to approve query {digest}",
-        "rolled_back": "{silo} is left out: {message}",
-        "left_out": "{silo} is left out: {message}",
-        "without": "Going on without {silo}: {message}",
-        "synthesized": "{records} synthetic records",
-        "evaluating": "Training {model} on the synthetic data",
-        "scored": "{silos} silos scored the synthetic data on their own records, for a charge",
-        "not_scored": "No silo scored the synthetic data: {message}",
-        "released_dataset": "Release written",
-        "failed": "Failed: {message}",
-    }
-    facts = {**entry, "silos": ", ".join(entry["silos"])} if isinstance(entry.get("silos"), list) else entry
-    sentence = sentences.get(entry["kind"])
-    return sentence.format(**facts) if sentence else None
-
-
-def human_bytes(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
-
-
-def human_seconds(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if seconds < 100:
-        return f"{max(1, round(seconds))} s"
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -33,6 +34,21 @@ class CatalogSettings(Section):
     consumer_port: int = Field(9096, ge=0, le=65535, description="for consumers: TLS, and a token")
 
 
+class DashboardSettings(Section):
+    """Where people look. Anywhere but on loopback it shows the exchange's certificate and asks for a token."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(9097, ge=0, le=65535)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine is served."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
 class FlowerSettings(Section):
     """Where Flower's SuperLink listens."""
 
@@ -54,7 +70,16 @@ class ServerConfig(Section):
     flower: FlowerSettings
     exchange: ExchangeSettings
     catalog: CatalogSettings = CatalogSettings()
+    dashboard: DashboardSettings = DashboardSettings()
     silos: tuple[SiloEntry, ...] = ()
+
+    @property
+    def dashboard_address(self) -> str:
+        """For a browser."""
+        settings = self.dashboard
+        if settings.is_local:
+            return f"http://{settings.host}:{settings.port}"
+        return f"https://{self.exchange.public_host}:{settings.port}"
 
     def certificates(self, silos: tuple[str, ...]) -> dict[str, str]:
         """The certificate each of `silos` must show; ConfigError if one is not registered."""

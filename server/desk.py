@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from silosynth.common.datasets.records import to_bytes_range
-from silosynth.server.journal import Journal
+from silosynth.server.journal import FORMING, Journal
 from silosynth.server.recipes.workplace import Sketch, Workplace
 from silosynth.server.releases.contact_sheet import contact_sheet
-
-FORMING = "forming.png"
 
 _STEPS = 100  # entries of one piece of work, at most
 _SECONDS_BETWEEN_PICTURES = 5.0

@@ -214,7 +214,7 @@ class Exchange(ExchangeServicer):
             yield _farewell_message(str(error))
             return
         outbox = seat.sit(hello)
-        self._journal.write("attending", silo=seat.silo, dataset=hello.description.dataset)
+        self._journal.write("attending", silo=seat.silo, **_public_facts(hello))
         reader = threading.Thread(target=self._read, args=(seat, outbox, request_iterator), daemon=True)
         reader.start()
         try:
@@ -371,6 +371,18 @@ def _head_by(public_key: bytes, message: guard_pb2.Head) -> Head:
     if head.public_key != public_key:
         raise VerificationFailed(f"{head.silo!r} sent the head of another ledger than the one it said hello with")
     return head
+
+
+def _public_facts(hello: exchange_pb2.Hello) -> dict[str, str | float]:
+    """What a silo declares of itself."""
+    description, budget = hello.description, hello.budget
+    return {
+        "dataset": description.dataset,
+        "version": description.version,
+        "epsilon_spent": budget.epsilon_spent,
+        "epsilon_total": budget.epsilon_total,
+        "delta": budget.delta,
+    }
 
 
 def _ask_message(question: _Question) -> exchange_pb2.ToSilo:

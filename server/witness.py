@@ -90,6 +90,15 @@ class Witness:
             raise ConfigError(f"{self._path}: cannot keep the heads of the silos' ledgers: {error}") from error
 
 
+def witnessed_heads(path: Path) -> list[Head]:
+    """Every head kept in the file, by silo: for readers, who must neither wait for a run nor hold it up."""
+    if not path.exists():
+        return []
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", _BUSY_SECONDS, uri=True)) as connection:
+        rows = connection.execute("SELECT head FROM heads ORDER BY silo, sequence").fetchall()
+    return [Head.from_bytes(row[0]) for row in rows]
+
+
 def _recall(connection: sqlite3.Connection, silo: str, public_key: bytes) -> Head | None:
     where = "SELECT head FROM heads WHERE silo = ? AND public_key = ?"
     row = connection.execute(where, (silo, public_key)).fetchone()

@@ -32,6 +32,11 @@ def agree(stated: Privacy, proven: Privacy) -> bool:
     )
 
 
+def in_words(epsilon: float | None) -> str:
+    """Rounded up: a privacy loss must not be told smaller than it is."""
+    return "infinite (no noise)" if epsilon is None else f"{math.ceil(epsilon * 1000) / 1000:g}"
+
+
 def _close(stated: float | None, proven: float | None) -> bool:
     if stated is None or proven is None:
         return stated is proven

@@ -8,10 +8,11 @@ from typing import Any
 
 import yaml
 
+from silosynth.common.publication.accounting import in_words
 from silosynth.server.evaluation import Evaluation
 from silosynth.server.evaluation.plots import PICTURE
 from silosynth.server.releases.entries import Score
-from silosynth.server.releases.facts import ReleaseFacts, in_words
+from silosynth.server.releases.facts import ReleaseFacts
 from silosynth.server.releases.table_file import TABLE
 
 CONTACT_SHEET = "contact-sheet.png"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,8 +93,3 @@ class ReleaseFacts:
     @property
     def day(self) -> str:
         return self.naming.created[:10]
-
-
-def in_words(epsilon: float | None) -> str:
-    """Rounded up: a privacy loss must not be told smaller than it is."""
-    return "infinite (no noise)" if epsilon is None else f"{math.ceil(epsilon * 1000) / 1000:g}"

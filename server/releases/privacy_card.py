@@ -6,9 +6,10 @@ import math
 import re
 from collections import Counter
 
+from silosynth.common.publication.accounting import in_words
 from silosynth.common.queries import Query
 from silosynth.server.releases import registry
-from silosynth.server.releases.facts import ReleaseFacts, in_words
+from silosynth.server.releases.facts import ReleaseFacts
 
 _UNIT = (
     "Add/remove adjacency within one silo: two datasets are adjacent if one is the other plus one record. Every silo's "

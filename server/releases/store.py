@@ -112,14 +112,14 @@ class Store:
 
     def path(self, release: ReleaseName, name: str) -> Path:
         """Where a file of a release lies."""
-        return self._object(self.manifest(release).files[name])
+        return self.place_of(self.manifest(release).files[name])
 
     def parts(self, release: ReleaseName) -> Iterator[tuple[Path, int]]:
         """What is streamed: the manifest, then its files in its order, with their sizes."""
         path = self._place(release) / MANIFEST
         yield path, path.stat().st_size
         for facts in self.manifest(release).files.values():
-            yield self._object(facts), facts.bytes
+            yield self.place_of(facts), facts.bytes
 
     def manifest(self, release: ReleaseName) -> Manifest:
         return Manifest.from_bytes((self._place(release) / MANIFEST).read_bytes())
@@ -127,12 +127,13 @@ class Store:
     def _place(self, release: ReleaseName) -> Path:
         return self._releases / release.name / str(release.version)
 
-    def _object(self, facts: FileFacts) -> Path:
+    def place_of(self, facts: FileFacts) -> Path:
+        """Where a file that a manifest names lies."""
         return self._objects / facts.sha256[:2] / facts.sha256
 
     def _keep(self, path: Path, facts: FileFacts) -> None:
         """Copied, not linked: whoever edits the run's folder must not change what was published."""
-        place = self._object(facts)
+        place = self.place_of(facts)
         if place.exists():
             return
         place.parent.mkdir(parents=True, exist_ok=True)

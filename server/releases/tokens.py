@@ -1,4 +1,4 @@
-"""Tokens: by which consumers are known to the catalog. Only their digests are kept."""
+"""Tokens: by which consumers are known to the catalog, and viewers to the dashboard. Only their digests are kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from silosynth.common.errors import ConfigError
 
-TOKENS_FOLDER = "tokens"
+TOKENS_FOLDER = "tokens"  # of the catalog
+DASHBOARD_TOKENS_FOLDER = "dashboard-tokens"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TOKEN_BYTES = 32
 
@@ -17,8 +18,8 @@ _TOKEN_BYTES = 32
 class Tokens:
     """tokens/<consumer> holds the SHA-256 of its token; read anew each time, so that revoking works at once."""
 
-    def __init__(self, server_folder: Path) -> None:
-        self._folder = server_folder / TOKENS_FOLDER
+    def __init__(self, server_folder: Path, kind: str = TOKENS_FOLDER) -> None:
+        self._folder = server_folder / kind
 
     def grant(self, consumer: str) -> str:
         """A new token for `consumer`: told once, never kept."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,7 +99,7 @@ def site() -> Iterator[Site]:
 
 
 def provision(site: Site) -> None:
-    ports = ("--exchange-port", str(free_port()), "--control-port", str(free_port()))
+    ports = [part for name in ("exchange", "control", "dashboard") for part in (f"--{name}-port", str(free_port()))]
     silos = [option for silo in SILOS for option in ("--silo", silo)]
     site.command("provision", str(site.folder / "f"), "--server", f"{LOOPBACK}:{free_port()}", *silos, *ports)
     train = load("digits", split="train")
@@ -169,6 +170,22 @@ def test_a_dead_superlink_is_started_again_aloud_and_a_repeated_run_is_free(site
     outcome, submitted = run(site)
     assert submitted["run"] == 2
     assert 1.5 < outcome["silos"]["charite"]["spent"] <= 2.0
+
+
+def test_a_dead_dashboard_is_started_again_aloud(site: Site) -> None:
+    address = next(json.loads(line) for line in site.said("server").splitlines() if line.startswith("{"))["dashboard"]
+
+    def shows_the_runs() -> bool:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/runs.json", timeout=5) as answer:
+            return [run["number"] for run in json.load(answer)["data"]["runs"]] == [2, 1]
+        return False
+
+    site.wait_for(shows_the_runs)
+    for pid in descendants(site.mark, "silosynth.server.dashboard.process"):
+        os.kill(pid, signal.SIGKILL)
+    site.wait_for(lambda: "The dashboard ended: starting it again" in site.said("server"))
+    site.wait_for(shows_the_runs)
+    assert site.running["server"].poll() is None
 
 
 def test_a_removed_silo_is_turned_out_while_the_server_runs(site: Site) -> None:

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from silosynth.deploy.watch import RunView
 from silosynth.server import desk
-from silosynth.server.desk import FORMING, Desk
-from silosynth.server.journal import Journal
+from silosynth.server.desk import Desk
+from silosynth.server.journal import FORMING, Journal
 from silosynth.server.recipes.workplace import Sketch
 
 CLASSES = ("zero", "one")

@@ -1,0 +1,1 @@
+"""The dashboard: privacy spent beside usefulness gained. Reads a server's folder, writes nothing."""
