@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from silosynth.common.errors import SilosynthError
 from silosynth.deploy import (
+    attack_commands,
     backbone_commands,
     dashboard_commands,
     evaluate_commands,
@@ -38,6 +39,7 @@ app.command()(provision_commands.provision)
 app.command()(plan_commands.plan)
 app.command()(dashboard_commands.dashboard)
 app.command()(evaluate_commands.evaluate)
+app.command()(attack_commands.attack)
 app.add_typer(silo_commands.app, name="silo")
 app.add_typer(server_commands.app, name="server")
 app.add_typer(run_commands.app, name="run")

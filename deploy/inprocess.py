@@ -32,16 +32,26 @@ class InProcess:
         collected = collection(asked.query)
         for number, shard in enumerate(self.shards):
             silo = f"silo-{number}"
-            collected.add(silo, self._answer(silo, shard, asked.query, {}))
+            collected.add(silo, self.answer(asked.query, shard, silo))
         return collected.all()
 
-    def _answer(self, silo: str, shard: Records, query: Query, own_artifacts: Mapping[str, bytes]) -> Integers:
+    def answer(
+        self, query: Query, shard: Records, silo: str = "silo", own_artifacts: Mapping[str, bytes] | None = None
+    ) -> Integers:
+        """What one silo with these records says."""
+        exact = self.exact_answer(query, shard, silo, own_artifacts)
+        return add_noise(exact, query.plan(), self.entropy)
+
+    def exact_answer(
+        self, query: Query, shard: Records, silo: str = "silo", own_artifacts: Mapping[str, bytes] | None = None
+    ) -> Integers:
+        """The same before noise: for attackers' own copies of a mechanism."""
         bench = Bench(
             self.entropy,
             lambda fraction: None,
-            ChainMap(dict(own_artifacts), self.artifacts).__getitem__,
+            ChainMap(dict(own_artifacts or {}), self.artifacts).__getitem__,
             self.device,
-            lambda inner, artifacts: self._answer(silo, shard, inner, artifacts),
+            lambda inner, artifacts: self.answer(inner, shard, silo, artifacts),
             silo,
         )
-        return add_noise(MECHANISMS[query.mechanism](query, shard, bench), query.plan(), self.entropy)
+        return MECHANISMS[query.mechanism](query, shard, bench)

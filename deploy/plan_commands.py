@@ -49,7 +49,7 @@ def plan(
     sides = None if shape is None else _shape(shape)
     said = {"recipe": recipe, "epsilon": epsilon, "delta": delta, "silos": silos, "classes": classes, "shape": sides}
     options = {name: value for name, value in said.items() if value is not None}
-    proposal = plans.proposal(config, records, options, dict(map(_setting, settings or ())))
+    proposal = plans.proposal(config, records, options, dict(map(setting, settings or ())))
     document = plans.document(proposal)
     if output is Format.json:
         print(json.dumps(_finite(document)))
@@ -68,7 +68,7 @@ def _shape(text: str) -> tuple[int, ...]:
         raise ConfigError(f"--shape {text}: write 28x28x1 for an image, 14 for a row") from error
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
     """As in run.toml, but for quotes around words."""
     name, equals, value = text.partition("=")
     if not equals:

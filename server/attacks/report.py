@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from silosynth.common.config import Section
+from silosynth.common.errors import VerificationFailed
 from silosynth.common.publication.manifest import Code
 
 
@@ -45,12 +46,8 @@ class Power(Section):
     """How often the same audit finds a mechanism out whose noise is the claimed one divided by `noise_divided_by`."""
 
     noise_divided_by: float
-    audits: int
-    flagged: int
-
-    @property
-    def share(self) -> float:
-        return self.flagged / self.audits
+    share: float
+    audits: int | None  # that were tried to find out; None where it was computed
 
 
 class Audit(Section):
@@ -109,3 +106,10 @@ class AttackReport(Section):
     @property
     def flagged(self) -> bool:
         return any(attack.flagged for attack in self.membership) or any(audit.flagged for audit in self.audits)
+
+    def verdict(self) -> None:
+        """VerificationFailed if anything refutes the claim, so that a script can stop there."""
+        if self.flagged:
+            raise VerificationFailed(
+                f"attacks refute what {self.recipe} claims: release nothing made in this way before somebody knows why"
+            )

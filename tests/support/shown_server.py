@@ -194,7 +194,7 @@ def attack_report() -> dict[str, Any]:
                 "mechanism": "mixtures", "method": "one run", "runs": 1, "canaries": 1000,
                 "guesses": 200, "correct": 131, "confidence": 0.95,
                 "delta": DELTA, "epsilon_claimed": 4.0, "epsilon_lower": 0.31, "flagged": False,
-                "power": {"noise_divided_by": 4.0, "audits": 20, "flagged": 19},
+                "power": {"noise_divided_by": 3.0, "share": 0.95, "audits": 20},
             }
         ],
         "cpu_seconds": 812.0, "code": {"silosynth": "0.1.0", "source_sha256": "0" * 64}, "commit": "ab" * 20,

@@ -7,6 +7,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from silosynth.common.errors import VerificationFailed
 from silosynth.server.attacks.report import AttackReport, Audit, Machine, Membership, Power, Rate, RocPoint
 from silosynth.server.releases.code_version import code_version
 
@@ -62,7 +63,7 @@ def audit(*, flagged: bool) -> Audit:
         epsilon_claimed=1.0,
         epsilon_lower=0.1,
         flagged=flagged,
-        power=Power(noise_divided_by=3, audits=20, flagged=19),
+        power=Power(noise_divided_by=3, share=0.95, audits=20),
     )
 
 
@@ -85,3 +86,9 @@ def test_one_attack_that_succeeds_flags_the_whole() -> None:
 
 def test_the_relation_is_told() -> None:
     assert report().relation == "one record of one silo added or removed"
+
+
+def test_a_refuted_claim_ends_a_script() -> None:
+    report().verdict()
+    with pytest.raises(VerificationFailed, match="prototypes"):
+        report(audits=(audit(flagged=True),)).verdict()

@@ -153,7 +153,6 @@ def _attack(attack: Report) -> Attack:
 
 def _audit(audit: Report) -> Audit:
     power = audit["power"]
-    words = "" if power is None else f"noise divided by {power['noise_divided_by']:g}, {power['audits']} audits"
     return Audit(
         mechanism=audit["mechanism"],
         method=audit["method"],
@@ -165,9 +164,14 @@ def _audit(audit: Report) -> Audit:
         claimed=audit["epsilon_claimed"],
         lower=audit["epsilon_lower"],
         flagged=audit["flagged"],
-        power=None if power is None else power["flagged"] / power["audits"],
-        power_words=words,
+        power=None if power is None else power["share"],
+        power_words="" if power is None else _power_words(power),
     )
+
+
+def _power_words(power: Report) -> str:
+    tried = "computed" if power["audits"] is None else f"{power['audits']} audits"
+    return f"noise divided by {power['noise_divided_by']:g}, {tried}"
 
 
 def _roc(report: Report) -> Chart | None:

@@ -1,0 +1,1 @@
+"""Attacks on simulated federations. They need both sides of a federation, so they live here."""
