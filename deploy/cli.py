@@ -25,6 +25,7 @@ from silosynth.deploy import (
     run_commands,
     server_commands,
     silo_commands,
+    sim_commands,
     vault_commands,
 )
 from silosynth.deploy.formats import Format, FormatOption
@@ -45,6 +46,7 @@ app.add_typer(server_commands.app, name="server")
 app.add_typer(run_commands.app, name="run")
 app.add_typer(release_commands.app, name="release")
 app.add_typer(backbone_commands.app, name="backbone")
+app.add_typer(sim_commands.app, name="sim")
 
 console = Console(stderr=True)
 
@@ -72,10 +74,13 @@ def demo(
 
     Ends with a synthetic dataset, its picture, its accuracy between floor and ceiling, and what each silo spent.
     """
-    from silosynth.deploy.demo import DemoOptions, print_summary, run_demo
+    from silosynth.common.config import parse
+    from silosynth.deploy.demo import print_summary, run_demo
+    from silosynth.deploy.simulation import Question, Simulation
 
-    options = DemoOptions(folder, silos, recipe, epsilon, budget, delta, partition, seed)
-    summary = run_demo(options, console)
+    dealt = {"silos": silos, "budget": budget, "delta": delta, "partition": partition, "seed": seed}
+    question = Question(recipe=recipe, epsilon=epsilon, quorum=max(1, silos // 2))
+    summary = run_demo(folder, parse(Simulation, dealt, "demo"), question, console)
     if output is Format.json:
         print(json.dumps(summary))
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,56 +11,44 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from silosynth.common.datasets import Records, load, save_npz
+from silosynth.common.datasets import Records
 from silosynth.common.errors import ConfigError
-from silosynth.common.partition import partition
 from silosynth.common.publication.names import ReleaseName
-from silosynth.common.queries import Query
-from silosynth.common.shipped import shipped_backbones
 from silosynth.deploy.federation import LocalFederation
 from silosynth.deploy.processes import Processes
 from silosynth.deploy.runs import follow
+from silosynth.deploy.simulation import Question, Simulation, public_test, quick
 from silosynth.deploy.watch import RunView
 from silosynth.server.advice import Advice, advise
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import ceiling
 from silosynth.server.planning import Proposal, Verdict
-from silosynth.server.recipes import Recipe, recipe_named
+from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Task
 from silosynth.server.recipes.outlook import Crowd
 
 
-@dataclass(frozen=True)
-class DemoOptions:
-    folder: Path
-    silos: int
-    recipe: str
-    epsilon: float
-    budget: float
-    delta: float
-    partition: str
-    seed: int
-
-
-def run_demo(options: DemoOptions, console: Console) -> dict[str, Any]:
+def run_demo(wanted: Path, simulation: Simulation, question: Question, console: Console) -> dict[str, Any]:
     """Start everything, run once, stop everything; returns what happened, for people and for JSON."""
-    train, test = load("digits", split="train"), load("digits", split="test")
-    advice = advice_for(options, train)  # an unknown recipe fails before anything is started
-    folder = _fresh_folder(options.folder)
-    console.print(f"[bold]silosynth demo[/]: {options.silos} silos on this machine, folder {folder}")
+    train, test = simulation.records()
+    assert test is not None, "digits come with a test set"
+    advice = advice_for(simulation, question, train)  # an unknown recipe fails before anything is started
+    folder = _fresh_folder(wanted)
+    silos = simulation.silos
+    console.print(f"[bold]silosynth demo[/]: {silos} silos on this machine, folder {folder}")
     console.print(f"In a browser: silosynth dashboard --folder {folder / 'federation/server'}", soft_wrap=True)
     if advice.verdict is not Verdict.enough:
         console.print(f"[yellow]Plan[/]: {advice.words}", soft_wrap=True, highlight=False)
     with Processes(folder / "logs") as processes:
         federation = LocalFederation(folder, processes)
         try:
-            _provision(federation, options, train)
-            with console.status(f"Starting Flower, {options.silos} guards and {options.silos} couriers, TLS on"):
+            federation.settle(simulation, train)
+            with console.status(f"Starting Flower, {silos} guards and {silos} couriers, TLS on"):
                 federation.start()
-                save_npz(test, folder / "public-test.npz")
                 torch.set_num_threads(1)  # the silos need the cores too, and so small a model gains nothing
                 best = ceiling(train, test, EvaluationSettings())
-            run = federation.submit(_run_config(options, federation, train, best))
+            evaluation = {"ceiling": best, "test": public_test(test, folder / "public-test.npz")}
+            run = federation.submit(question.run_config(simulation, federation.silos, train, evaluation))
             view = follow(run, console, check=lambda: processes.check("superlink", "superexec"))
             name = view.facts["released_dataset"]["name"]
             with console.status(f"Every silo pulls and verifies {name}"):
@@ -99,50 +86,12 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
     console.print(f"Pulled and verified by every silo as {summary['name']}", soft_wrap=True)
 
 
-def advice_for(options: DemoOptions, train: Records) -> Advice:
-    recipe = recipe_named(options.recipe)
-    task = Task(train.schema, options.epsilon, options.delta, options.seed)
-    parameters = recipe.parameters(**_quick(recipe))
-    proposal = Proposal(recipe, task, parameters, Crowd(options.silos, len(train) // options.silos))
+def advice_for(simulation: Simulation, question: Question, train: Records) -> Advice:
+    recipe = recipe_named(question.recipe)
+    task = Task(train.schema, question.epsilon, simulation.delta, simulation.seed)
+    parameters = recipe.parameters(**quick(recipe))
+    proposal = Proposal(recipe, task, parameters, Crowd(simulation.silos, len(train) // simulation.silos))
     return advise(proposal, proposal.outlook())
-
-
-def _quick(recipe: Recipe) -> dict[str, Any]:
-    """A demo is not waited for: recipes that have presets are shown with their quick one."""
-    return {"preset": "quick"} if "preset" in recipe.parameters.model_fields else {}
-
-
-def _provision(federation: LocalFederation, options: DemoOptions, train: Records) -> None:
-    """Deal the training records to the silos; each allows every mechanism within its budget."""
-    shards = partition(options.partition, train.labels, options.silos, options.seed)
-    for number, indices in enumerate(shards):
-        federation.add_silo(
-            f"silo-{number}",
-            train.take(indices),
-            budget={"epsilon": options.budget, "delta": options.delta},
-            policy={"mechanisms": sorted(Query.kinds), "backbones": list(shipped_backbones()), "consent": "auto"},
-        )
-
-
-def _run_config(options: DemoOptions, federation: LocalFederation, train: Records, best: float) -> dict[str, Any]:
-    schema = train.schema
-    return {
-        "name": "demo",
-        "recipe": options.recipe,
-        "seed": options.seed,
-        "parameters": _quick(recipe_named(options.recipe)),
-        "records": {"shape": list(schema.shape), "classes": schema.classes},
-        "privacy": {"epsilon": options.epsilon, "delta": options.delta},
-        "federation": {
-            "silos": federation.silos,
-            "quorum": max(1, options.silos // 2),
-            "grace_seconds": 30.0,
-        },
-        "evaluation": {
-            "ceiling": best,
-            "test": {"source": "npz", "path": str(federation.folder / "public-test.npz"), "classes": schema.classes},
-        },
-    }
 
 
 def _summary(view: RunView, release: Path, pulled: Mapping[str, Path]) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import tomli_w
@@ -11,6 +13,7 @@ import tomli_w
 from silosynth.common.queries import Query
 from silosynth.common.shipped import shipped_backbones
 
+_TEMPLATES = Path(__file__).parent
 _DATA = """\
 [data]
 # FILL IN where the records are, and say what is publicly known of them. The guard alone reads them.
@@ -123,6 +126,10 @@ consumer_port = {consumer_port}  # so do consumers: TLS, and a token of `silosyn
 host = "127.0.0.1"  # any other host: TLS, and login with a token of `silosynth server grant NAME --dashboard`
 port = {dashboard_port}
 
+[metrics]
+host = "127.0.0.1"  # Prometheus reads public facts here, without login; open it to where Prometheus is
+port = {metrics_port}
+
 # The silos that may take part, kept by `silosynth provision`. Who is not listed is refused by Flower and exchange.
 """
 
@@ -142,63 +149,34 @@ runs. Move this folder to an offline medium; bring it back only for `silosynth p
 - **`ca.key` is lost to a stranger:** provision a new federation.
 """
 
-KIT_README = """\
-# silosynth kit of {silo}
-
-This folder makes your site the silo **{silo}** of a federation. Your records stay with you. The server asks questions;
-your guard answers with noisy statistics, as far as your policy and your privacy budget allow, and writes every answer
-into its ledger before it lets it out.
-
-## What is in the kit
-
-| folder | whose | what |
-|---|---|---|
-| `guard/` | yours alone | `silo.toml` (data, budget, policy), later the ledger and the key that signs your releases |
-| `courier/` | the part that talks to the server | `courier.toml`, certificates, keys; no records, no budget |
-| `releases/` | yours to use | finished datasets, pulled and verified |
-
-`courier/silo.key` and `courier/node.key` prove who you are. Whoever sent you this kit made them: once you have it,
-the copy over there should be deleted. Nobody but you ever has `guard/receipts.key`.
-
-## What runs
-
-Three processes, all started by `silosynth silo run`:
-
-1. the **guard** reads the records, keeps the ledger, adds the noise. It listens on a Unix socket only.
-2. the **courier** (Flower's SuperNode) carries questions in and sealed answers out. The server ships its code, so it is
-   kept out of `guard/` and of your records by the kernel (Landlock). Where the kernel has no Landlock, run the two as
-   two users of one group instead: `silosynth silo guard` and `silosynth silo courier`.
-3. the **puller** fetches finished datasets, which are public, into `releases/` and verifies them. It is kept out of the
-   same folders. `pull = false` in `courier.toml` does without it.
-
-## What your firewall must allow
-
-Outbound TCP only; nobody dials you:
-
-| to | for | when |
-|---|---|---|
-| `{fleet}` | invitations (Flower, TLS with node key) | always |
-| `{exchange}` | questions and answers (gRPC, mutual TLS) | during runs |
-| `{catalog}` | finished datasets come in (gRPC, mutual TLS) | always |
-
-## First start
-
-1. Install silosynth (Python 3.11 or newer).
-2. Fill in `guard/silo.toml`: where the records are, the budget, the policy. As delivered it denies everything.
-3. `silosynth silo doctor --kit .` until it finds no problem.
-4. `silosynth silo run --kit .`
-
-Later: `silosynth silo budget` shows what was spent and what is left, `silosynth silo audit` every release,
-`silosynth silo requests`, `approve` and `deny` what waits for your consent. `silosynth silo evaluate NAME/VERSION`
-tells you, and nobody else, how well a model trained on a finished dataset does on your own records.
-
-## Back up the ledger
-
-`guard/ledger.db` is the memory of what was spent, `guard/receipts.key` the key that signed it. Stop the silo after a
-run, copy the whole `guard/` folder (without the records, if they lie in it, and without `artifacts/`, which holds
-public files that are fetched again when they are needed), start again.
-
-**Never restore an old copy to win budget back.** What has left the building has left it. The server remembers the
-newest ledger entry it has seen of you, and a guard whose ledger is older refuses to serve (exit code 13). If the newest
-copy is lost, the budget of this dataset has to be taken as spent.
+_DOTENV = """\
+# Read by docker compose. FILL IN: who owns this folder, as `id -u` and `id -g` tell.
+{user}=1000:1000
+SILOSYNTH_VERSION={version}
 """
+_RECORDS = """\
+# Where the records are. In the guard's container that is /silo/records: say path = "../records/..." in silo.toml.
+SILO_RECORDS=./records
+"""
+_PORTS = """\
+FLEET_PORT={fleet_port}
+EXCHANGE_PORT={exchange_port}
+CATALOG_PORT={catalog_port}
+CONSUMER_PORT={consumer_port}
+DASHBOARD_PORT={dashboard_port}
+"""
+
+
+def silo_env() -> str:
+    return _DOTENV.format(user="SILO_USER", version=version("silosynth")) + _RECORDS
+
+
+def server_env(**ports: int) -> str:
+    return _DOTENV.format(user="SERVER_USER", version=version("silosynth")) + _PORTS.format(**ports)
+
+
+def write_from_templates(kind: str, folder: Path, **facts: str) -> None:
+    """Copy the files of deploy/silo or deploy/server; those for people and for systemd are told who the silo is."""
+    for template in sorted((_TEMPLATES / kind).iterdir()):
+        text = template.read_text()
+        (folder / template.name).write_text(text if template.suffix == ".yml" else text.format(**facts))

@@ -3,7 +3,8 @@
 FEDERATION/
   authority/     the CA and its key: needed to add silos, else kept offline
   server/        server.toml with the list of silos, certificate, public node keys
-  kits/<silo>/   what a site is sent: README.md, guard/ (silo.toml), courier/ (courier.toml, certificates, keys)
+  kits/<silo>/   what a site is sent: README.md, guard/ (silo.toml), courier/ (courier.toml, certificates, keys), and
+                 what containers (compose.yml) or systemd (*.service) need to run it
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from silosynth.deploy.provision import Authority, fingerprint, write_identity, w
 from silosynth.server.config import ServerConfig, load_server
 from silosynth.server.releases.keys import create_key, load_key, public_half
 
-GUARD_SOCKET = "unix:../guard.sock"  # beside guard/, so that a courier that is another user can reach it
+GUARD_SOCKET = "unix:../socket/guard.sock"  # a folder of its own: all that guard and courier need to share
 _ALWAYS_VALID_HOSTS = ("localhost", "127.0.0.1")  # the server's own commands dial Flower on loopback
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SILOS = "[[silos]]"
@@ -41,6 +42,7 @@ class Place:
     catalog_port: int = 9095
     consumer_port: int = 9096
     dashboard_port: int = 9097
+    metrics_port: int = 9098
 
     @classmethod
     def of(cls, servers: Sequence[str], **ports_by_name: int) -> Place:
@@ -66,6 +68,16 @@ class Kit:
     @property
     def courier(self) -> Path:
         return self.folder / "courier"
+
+    @property
+    def socket(self) -> Path:
+        """Where guard and courier meet."""
+        return self.folder / "socket"
+
+    @property
+    def records(self) -> Path:
+        """Of a simulated silo. A real one's are where they are."""
+        return self.folder / "records"
 
     @property
     def logs(self) -> Path:
@@ -130,7 +142,7 @@ class FederationFolder:
         self._check_new(silo, kit)
         authority = Authority.load(self.authority)
         certificate, key = authority.issue(silo, [], server=False)
-        for folder in (kit.folder, kit.guard, kit.courier):
+        for folder in (kit.folder, kit.guard, kit.courier, kit.socket, kit.releases):
             folder.mkdir(mode=0o700, parents=True)
         _write_ca(kit.courier, authority)
         write_identity(kit.courier, "silo", certificate, key)
@@ -175,18 +187,19 @@ class FederationFolder:
         _write_ca(self.server, authority)
         write_identity(self.server, "server", *authority.issue("server", hosts, server=True))
         create_key(self.server)
-        self._server_toml.write_text(
-            kit_texts.SERVER_TOML.format(
-                listen=all_interfaces(place.hosts[0]),
-                public_host=bracketed(place.hosts[0]),
-                fleet_port=place.fleet_port,
-                exchange_port=place.exchange_port,
-                control_port=place.control_port,
-                catalog_port=place.catalog_port,
-                consumer_port=place.consumer_port,
-                dashboard_port=place.dashboard_port,
-            )
-        )
+        ports = {
+            "fleet_port": place.fleet_port,
+            "exchange_port": place.exchange_port,
+            "control_port": place.control_port,
+            "catalog_port": place.catalog_port,
+            "consumer_port": place.consumer_port,
+            "dashboard_port": place.dashboard_port,
+            "metrics_port": place.metrics_port,
+        }
+        listen, public_host = all_interfaces(place.hosts[0]), bracketed(place.hosts[0])
+        self._server_toml.write_text(kit_texts.SERVER_TOML.format(listen=listen, public_host=public_host, **ports))
+        (self.server / ".env").write_text(kit_texts.server_env(**ports))
+        kit_texts.write_from_templates("server", self.server)
 
     def _write_texts(self, kit: Kit, silo: str, guard_address: str, answers: Answers) -> None:
         config = self._config()
@@ -197,7 +210,8 @@ class FederationFolder:
         facts = {"silo": silo, "fleet": fleet, "exchange": exchange, "catalog": catalog, "publisher": publisher}
         kit.silo_toml.write_text(kit_texts.silo_toml(silo, guard_address, answers))
         kit.courier_toml.write_text(kit_texts.COURIER_TOML.format(**facts, address=guard_address))
-        (kit.folder / "README.md").write_text(kit_texts.KIT_README.format(**facts))
+        (kit.folder / ".env").write_text(kit_texts.silo_env())
+        kit_texts.write_from_templates("silo", kit.folder, **facts)
 
     def _list_silo(self, silo: str, kit: Kit, certificate: str) -> None:
         public_key = Path("nodes") / f"{silo}.pub"

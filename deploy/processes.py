@@ -11,6 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -26,20 +27,27 @@ _STOP_SECONDS = 5.0
 class Child:
     name: str
     process: subprocess.Popen[bytes]
-    log: Path
+    log: Path | None
 
-    def tail(self, lines: int = 15) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+    def last_words(self, lines: int = 15) -> str:
+        if self.log is None:
+            return "what it said stands above"
+        tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+        return f"its log {self.log} ends:\n{tail}"
 
 
 class Processes:
-    """A context manager: on the way out, however that happens, every process of this federation is ended."""
+    """A context manager: on the way out, however that happens, every process of this federation is ended.
 
-    def __init__(self, logs: Path) -> None:
+    What they say goes to files in `logs`; where there is no such folder, to where this process's own words go.
+    """
+
+    def __init__(self, logs: Path | None = None) -> None:
         self.children: dict[str, Child] = {}
         self._logs = logs
         self._mark = uuid.uuid4().hex
-        logs.mkdir(parents=True, exist_ok=True)
+        if logs is not None:
+            logs.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Processes:
         return self
@@ -55,13 +63,13 @@ class Processes:
         return {**os.environ, "PATH": path, _MARK: self._mark, **extra}
 
     def start(self, name: str, command: Sequence[str], **environment: str) -> Child:
-        log = self._logs / f"{name}.log"
-        with log.open("ab") as output:
+        log = self._logs / f"{name}.log" if self._logs else None
+        with log.open("ab") if log else nullcontext() as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if output else None,
                 env=self.environment(**environment),
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
@@ -75,7 +83,7 @@ class Processes:
         while not ready():
             self.check()
             if time.monotonic() > ends:
-                raise RunFailed(f"{what} was not ready after {seconds:g} s; logs are in {self._logs}")
+                raise RunFailed(f"{what} was not ready after {seconds:g} s; logs are in {self._logs or 'this output'}")
             time.sleep(0.05)
 
     def alive(self) -> set[str]:
@@ -86,7 +94,7 @@ class Processes:
         for child in [self.children[name] for name in names or self.children]:
             code = child.process.poll()
             if code is not None:
-                raise RunFailed(f"{child.name} ended with code {code}; its log {child.log} ends:\n{child.tail()}")
+                raise RunFailed(f"{child.name} ended with code {code}; {child.last_words()}")
 
     def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> None:
         """End one child and its process group, and forget it."""

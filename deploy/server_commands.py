@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from silosynth.common.errors import ConfigError
 from silosynth.deploy.formats import Format, FormatOption
 
 if TYPE_CHECKING:
@@ -50,6 +51,24 @@ def run(
         serve_federation(server, console, ready)
     except KeyboardInterrupt:
         console.print("The server and all its processes have ended.")
+
+
+@app.command()
+def part(
+    name: Annotated[str, typer.Argument(help="superlink, coordinator, catalog or admission.", metavar="PART")],
+    folder: FolderOption = Path("server"),
+) -> None:
+    """Run one part of a server alone, in the foreground: for containers, whose engine starts and watches each.
+
+    superlink gathers the silos, coordinator starts a process for each run, catalog hands out finished datasets,
+    admission keeps Flower's list of silos as server.toml has it. All share the folder and one network address.
+    """
+    from silosynth.deploy.server_folder import ServerFolder
+    from silosynth.deploy.supervision import ADMISSION, PARTS, run_part
+
+    if name not in (*PARTS, ADMISSION):
+        raise ConfigError(f"a server has no part {name!r}: choose one of {', '.join((*PARTS, ADMISSION))}")
+    run_part(ServerFolder(folder.absolute()), name, console)
 
 
 @app.command()

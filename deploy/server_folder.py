@@ -33,12 +33,24 @@ from silosynth.server.config import RunConfig, ServerConfig, load_server
 
 
 @dataclass(frozen=True)
+class Program:
+    """What to start for one part of a server."""
+
+    command: list[str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class ServerFolder:
     folder: Path
 
     def config(self) -> ServerConfig:
         """As server.toml says now: silos come and go while the server runs."""
         return load_server(self.folder / "server.toml")
+
+    def version(self) -> int:
+        """Another one whenever server.toml was written."""
+        return (self.folder / "server.toml").stat().st_mtime_ns
 
     def start(self, processes: Processes, **environment: str) -> None:
         """Start Flower and admit the silos of server.toml; `environment` is added to the coordinators'."""
@@ -52,21 +64,16 @@ class ServerFolder:
 
     def start_superlink(self, processes: Processes) -> None:
         """Returns when it listens; an earlier one's state is taken up."""
-        link, identity = self._link(), self.config().exchange
-        if not link.secret.exists():
-            write_secret(link.secret, secrets.token_bytes(32))
-        command = link.command(identity.certificate, identity.key, self._database)
-        self._start_process(processes, "superlink", command)
-        for address in (link.fleet, link.control):
+        self._start(processes, "superlink", self.superlink())
+        for address in (self._link().fleet, self._link().control):
             processes.wait_until(partial(listening, address), "Flower's SuperLink")
 
     def start_superexec(self, processes: Processes, **environment: str) -> None:
-        self._start_process(processes, "superexec", self._link().executor_command(), **environment)
+        self._start(processes, "superexec", self.coordinator(), **environment)
 
     def start_catalog(self, processes: Processes) -> None:
         """Returns when silos and consumers can pull releases."""
-        module = "silosynth.server.releases.catalog_process"
-        processes.start("catalog", [sys.executable, "-m", module, "--folder", str(self.folder)])
+        self._start(processes, "catalog", self.catalog())
         for address in self._catalog_addresses():
             processes.wait_until(partial(listening, address), "the catalog")
 
@@ -74,6 +81,20 @@ class ServerFolder:
         """Nobody waits for it."""
         module = "silosynth.server.dashboard.process"
         processes.start("dashboard", [sys.executable, "-m", module, "--folder", str(self.folder)])
+
+    def superlink(self) -> Program:
+        link, identity = self._link(), self.config().exchange
+        if not link.secret.exists():
+            write_secret(link.secret, secrets.token_bytes(32))
+        return Program(link.command(identity.certificate, identity.key, self._database), self._flower_environment())
+
+    def coordinator(self) -> Program:
+        """Flower's SuperExec: it starts a coordinator for each run."""
+        return Program(self._link().executor_command(), self._flower_environment())
+
+    def catalog(self) -> Program:
+        module = "silosynth.server.releases.catalog_process"
+        return Program([sys.executable, "-m", module, "--folder", str(self.folder)], {})
 
     def _catalog_addresses(self) -> tuple[str, str]:
         catalog = self.config().catalog
@@ -120,9 +141,12 @@ class ServerFolder:
         config = self.config()
         return SuperLink(config.flower.fleet, config.flower.control, config.exchange.ca, self.folder / "secret")
 
-    def _start_process(self, processes: Processes, name: str, command: list[str], **environment: str) -> None:
+    def _flower_environment(self) -> dict[str, str]:
         self._home.mkdir(mode=0o700, exist_ok=True)
-        processes.start(name, command, **QUIET, FLWR_HOME=str(self._home), **environment)
+        return {**QUIET, "FLWR_HOME": str(self._home)}
+
+    def _start(self, processes: Processes, name: str, program: Program, **environment: str) -> None:
+        processes.start(name, program.command, **program.environment, **environment)
 
     def _new_run_folder(self) -> Path:
         self.runs.mkdir(exist_ok=True)

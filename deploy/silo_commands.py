@@ -26,7 +26,7 @@ def run(kit: KitOption = Path()) -> None:
     Ctrl-C ends both. Neither is restarted: if one ends, the other is ended too, and the exit code is the guard's own
     (11 budget, 12 damaged ledger, 13 ledger older than the server has seen...), so that somebody looks.
     """
-    from silosynth.deploy.supervision import serve_silo
+    from silosynth.deploy.site_service import serve_silo
 
     try:
         raise typer.Exit(serve_silo(Kit(kit.absolute()), console))
@@ -37,7 +37,7 @@ def run(kit: KitOption = Path()) -> None:
 @app.command()
 def courier(kit: KitOption = Path()) -> None:
     """Run the courier alone: for sites where guard and courier are two users or two containers."""
-    from silosynth.deploy.supervision import serve_courier
+    from silosynth.deploy.site_service import serve_courier
 
     try:
         serve_courier(Kit(kit.absolute()), console)

@@ -49,6 +49,13 @@ class DashboardSettings(Section):
             return self.host == "localhost"
 
 
+class MetricsSettings(Section):
+    """Where Prometheus finds public facts about this server: HTTP, no login."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(9098, ge=0, le=65535)
+
+
 class FlowerSettings(Section):
     """Where Flower's SuperLink listens."""
 
@@ -71,6 +78,7 @@ class ServerConfig(Section):
     exchange: ExchangeSettings
     catalog: CatalogSettings = CatalogSettings()
     dashboard: DashboardSettings = DashboardSettings()
+    metrics: MetricsSettings = MetricsSettings()
     silos: tuple[SiloEntry, ...] = ()
 
     @property

@@ -130,7 +130,12 @@ def test_a_hostile_client_app_has_neither_records_nor_ledger(federation: LocalFe
     shutil.copytree(BUNDLE, bundle)
     guard, courier = federation.guard_folder("silo-0"), federation.courier_folder("silo-0")
     loot = courier / "loot.json"
-    targets = [str(guard / "records.npz"), str(guard / "ledger.db"), str(guard / "receipts.key"), str(guard)]
+    targets = [
+        str(guard.parent / "records/records.npz"),
+        str(guard / "ledger.db"),
+        str(guard / "receipts.key"),
+        str(guard),
+    ]
     memory = f"/proc/{federation.guard_pid('silo-0')}/mem"
     (bundle / "silosynth_bundle/client_app.py").write_text(
         f"""

@@ -203,5 +203,5 @@ def test_flower_turns_supernodes_away(tmp_path: Path) -> None:
             home = str(tmp_path / mistake.__name__)
             nodes.append(processes.start(mistake.__name__, command, **QUIET, FLWR_HOME=home))
         for node in nodes:
-            assert node.process.wait(60) != 0, node.tail()  # 1, or gRPC's own abort on the way out
+            assert node.process.wait(60) != 0, node.last_words()  # 1, or gRPC's own abort on the way out
         assert "Activated node" not in processes.children["superlink"].log.read_text()

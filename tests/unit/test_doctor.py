@@ -107,15 +107,15 @@ def broken_toml(kit: Kit, _: FederationFolder) -> None:
 
 
 def remote_guard(kit: Kit, _: FederationFolder) -> None:
-    edit(kit.silo_toml, "unix:../guard.sock", "0.0.0.0:5000")
+    edit(kit.silo_toml, "unix:../socket/guard.sock", "0.0.0.0:5000")
 
 
 def long_socket(kit: Kit, _: FederationFolder) -> None:
-    edit(kit.silo_toml, "../guard.sock", "x" * 120)
+    edit(kit.silo_toml, "../socket/guard.sock", "x" * 120)
 
 
 def other_socket(kit: Kit, _: FederationFolder) -> None:
-    edit(kit.courier_toml, "../guard.sock", "../gaurd.sock")
+    edit(kit.courier_toml, "../socket/guard.sock", "../gaurd.sock")
 
 
 def other_silo(kit: Kit, _: FederationFolder) -> None:
@@ -403,14 +403,14 @@ def test_a_folder_of_another_user_ends_only_its_examination(kit: Kit, monkeypatc
 
 
 def test_a_running_guard_is_recognised(kit: Kit) -> None:
-    edit(kit.silo_toml, "../guard.sock", f"../{SILO}.sock")
+    edit(kit.silo_toml, "../socket/guard.sock", f"../{SILO}.sock")
     assert "not running" in found(kit, "guard").says
     with FakeGuard(SILO, kit.folder):
         assert "running at" in found(kit, "guard").says
 
 
 def test_another_silos_guard_is_recognised(kit: Kit) -> None:
-    edit(kit.silo_toml, "../guard.sock", "../charite.sock")
+    edit(kit.silo_toml, "../socket/guard.sock", "../charite.sock")
     with FakeGuard("charite", kit.folder):
         finding = found(kit, "guard")
     assert finding.state is State.PROBLEM
@@ -419,7 +419,7 @@ def test_another_silos_guard_is_recognised(kit: Kit) -> None:
 
 def test_a_socket_of_something_else_is_recognised(kit: Kit) -> None:
     with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.bind(str(kit.folder / "guard.sock"))
+        stranger.bind(str(kit.socket / "guard.sock"))
         stranger.listen()
         assert "is no guard" in found(kit, "guard").says
 

@@ -21,8 +21,9 @@ from silosynth.common.queries import Query
 from silosynth.common.schema import Schema
 from silosynth.deploy import plans
 from silosynth.deploy.cli import app
-from silosynth.deploy.demo import DemoOptions, advice_for
+from silosynth.deploy.demo import advice_for
 from silosynth.deploy.inprocess import InProcess
+from silosynth.deploy.simulation import Question, Simulation
 from silosynth.server.advice import advise
 from silosynth.server.planning import Proposal, Verdict, costs, epsilon_needed, records_needed, what_if
 from silosynth.server.recipes import RECIPES, recipe_named
@@ -179,8 +180,8 @@ class TestAdvice:
 
 @pytest.mark.parametrize(("epsilon", "verdict"), [(4.0, Verdict.enough), (0.2, Verdict.too_little)])
 def test_the_demo_is_planned_before_it_starts(train: Records, epsilon: float, verdict: Verdict) -> None:
-    options = DemoOptions(Path(), 5, "prototypes", epsilon, 10.0, 1e-5, "iid", 0)
-    assert advice_for(options, train).verdict is verdict
+    question = Question(recipe="prototypes", epsilon=epsilon)
+    assert advice_for(Simulation(), question, train).verdict is verdict
 
 
 class TestCommand:

@@ -1,0 +1,1 @@
+"""A simulated federation of N silos, by processes or by containers."""
