@@ -88,12 +88,12 @@ def cost(charge: Charge) -> Event:
 
 
 def within(parts: Iterable[Event], whole: Event) -> bool:
-    """Whether Gaussian mechanisms together cost no more than the one that `whole` is, exactly.
+    """Whether mechanisms together cost no more than the one that `whole` is, exactly.
 
-    They compose to a Gaussian mechanism whose 1 / z^2 is the sum of theirs.
+    Gaussian ones compose to one whose 1 / z^2 is the sum of theirs; a sampled one can only be `whole` itself.
     """
     events = list(parts)
-    if whole.noise_multiplier == 0:
+    if whole.noise_multiplier == 0 or events == [whole]:
         return True
     if any(event.sampling_probability != 1 or event.noise_multiplier == 0 for event in (*events, whole)):
         return False
@@ -102,9 +102,10 @@ def within(parts: Iterable[Event], whole: Event) -> bool:
 
 def left_of(whole: Event, paid: Iterable[Event]) -> Event:
     """What is still to be paid of `whole`, up to rounding, when these parts of it were."""
-    if whole.noise_multiplier == 0:
+    parts = list(paid)
+    if whole.noise_multiplier == 0 or not parts:
         return whole
-    left = float(_precision(whole) - sum(map(_precision, paid)))
+    left = float(_precision(whole) - sum(map(_precision, parts)))
     return SampledGaussian(1 / math.sqrt(max(left, _LEAST_PRECISION)))
 
 
@@ -115,6 +116,17 @@ def _precision(event: Event) -> Fraction:
 def charged(charges: Iterable[Charge]) -> Iterator[Event]:
     """What the entries of one whole ledger add up to: each source once, nothing for what was made of it."""
     return (charge for charge in charges if isinstance(charge, SampledGaussian))
+
+
+def seen_together(charges: Iterable[Charge]) -> list[Event]:
+    """What was paid for all of these: for things made of the same entries, what those cost, once."""
+    made, directly = set[PostProcessing](), list[Event]()
+    for charge in charges:
+        if isinstance(charge, PostProcessing):
+            made.add(charge)
+        else:
+            directly.append(charge)
+    return [*directly, *sorted(charge.cost for charge in made)]
 
 
 def merge(events: Iterable[Event]) -> tuple[Event, ...]:

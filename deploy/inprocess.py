@@ -11,7 +11,7 @@ from silosynth.client.guard.mechanism import Bench
 from silosynth.client.guard.noise import add_noise
 from silosynth.client.mechanisms import MECHANISMS
 from silosynth.common.datasets import Records
-from silosynth.common.queries import Query
+from silosynth.common.queries import Query, digest
 from silosynth.common.releases import Integers
 from silosynth.server.collecting import collection
 from silosynth.server.recipes.base import Ask, Step, Summed
@@ -25,6 +25,8 @@ class InProcess:
     entropy: Entropy = field(default_factory=SystemEntropy)
     artifacts: dict[str, bytes] = field(default_factory=dict)
     device: str = "cpu"
+    told_inside: dict[tuple[str, bytes], Integers] = field(default_factory=dict)
+    """What silos that were asked have answered to themselves: drawn once, as in their ledgers."""
 
     def ask(self, step: Step) -> Summed:
         asked = Ask.of(step)
@@ -32,7 +34,10 @@ class InProcess:
         collected = collection(asked.query)
         for number, shard in enumerate(self.shards):
             silo = f"silo-{number}"
-            collected.add(silo, self.answer(asked.query, shard, silo))
+            exact = self.exact_answer(asked.query, shard, silo, inside=self.told_inside)
+            collected.add(silo, add_noise(exact, asked.query.plan(), self.entropy))
+        for passing in asked.query.passing_artifacts():
+            self.artifacts.pop(passing, None)
         return collected.all()
 
     def answer(
@@ -43,15 +48,28 @@ class InProcess:
         return add_noise(exact, query.plan(), self.entropy)
 
     def exact_answer(
-        self, query: Query, shard: Records, silo: str = "silo", own_artifacts: Mapping[str, bytes] | None = None
+        self,
+        query: Query,
+        shard: Records,
+        silo: str = "silo",
+        own_artifacts: Mapping[str, bytes] | None = None,
+        inside: dict[tuple[str, bytes], Integers] | None = None,
     ) -> Integers:
-        """The same before noise: for attackers' own copies of a mechanism."""
+        """The same before noise: for attackers' own copies of a mechanism. `inside` remembers inner answers."""
+        told = {} if inside is None else inside
+
+        def ask_inside(inner: Query, artifacts: Mapping[str, bytes]) -> Integers:
+            key = (silo, digest(inner))
+            if key not in told:
+                told[key] = self.answer(inner, shard, silo, artifacts)
+            return told[key]
+
         bench = Bench(
             self.entropy,
             lambda fraction: None,
             ChainMap(dict(own_artifacts or {}), self.artifacts).__getitem__,
             self.device,
-            lambda inner, artifacts: self.answer(inner, shard, silo, artifacts),
+            ask_inside,
             silo,
         )
         return MECHANISMS[query.mechanism](query, shard, bench)

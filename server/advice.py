@@ -43,7 +43,8 @@ def _good_words(proposal: Proposal, outlook: Outlook, verdict: Verdict) -> str:
 
 def _bad_words(proposal: Proposal, outlook: Outlook, budget: float | None, others: list[str]) -> str:
     ways = [f"use {others[0]}"] if others else []
-    ways.append(f"have at least {records_needed(proposal, outlook)} records a silo")
+    if outlook.records_help:
+        ways.append(f"have at least {records_needed(proposal, outlook)} records a silo")
     ways.append(f"spend epsilon {budget:.2g}" if budget else f"no epsilon up to {LARGEST_EPSILON:g} is enough")
     return (
         f"{proposal.recipe.name} asks for more data than there is: {_noise_in_words(proposal, outlook)}, and it bears "

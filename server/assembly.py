@@ -47,6 +47,7 @@ class Assembly:
         if len(total.receipts) < self._settings.quorum:
             raise _too_few(len(total.receipts), self._settings.quorum, list(failures.values()))
         self._journal.write("summed", silos=len(total.receipts), digest=identity)
+        self._exchange.withdraw(query.passing_artifacts())
         self.queries.append(query)
         self.receipts += total.receipts
         return total.collected.all()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -159,6 +159,11 @@ class Exchange(ExchangeServicer):
     def offer(self, artifacts: Mapping[str, bytes]) -> None:
         """From now on, until the run ends, its silos can fetch these."""
         self._artifacts |= artifacts
+
+    def withdraw(self, artifacts: Iterable[str]) -> None:
+        """Nobody will need these again."""
+        for digest in artifacts:
+            self._artifacts.pop(digest, None)
 
     def ask(
         self, query: bytes, silos: list[str], values: int, accept: Accept, grace: float, deadline: float

@@ -11,7 +11,7 @@ from silosynth.common.accounting import epsilon, rdp_epsilon
 from silosynth.common.config import Section, parse
 from silosynth.common.errors import SilosynthError
 from silosynth.common.events import Event, merge
-from silosynth.common.queries import Query
+from silosynth.common.queries import Query, charges_of
 from silosynth.server.evaluation import score_query
 from silosynth.server.recipes import RECIPES
 from silosynth.server.recipes.base import Recipe, Task
@@ -64,7 +64,7 @@ class Costs:
 
 def costs(proposal: Proposal, outlook: Outlook) -> Costs:
     queries, delta = [*outlook.queries, *_scores(proposal)], proposal.task.delta
-    events = merge(query.event() for query in queries)
+    events = merge(charges_of(queries))
     return Costs(
         noise_multiplier=min(query.noise_multiplier for query in queries),
         events=events,
@@ -90,8 +90,9 @@ def what_if(proposal: Proposal, outlook: Outlook) -> Iterator[tuple[str, Outlook
     for factor in (2, 4):
         budget = task.epsilon * factor
         yield f"epsilon {budget:g}", replace(proposal, task=replace(task, epsilon=budget)).outlook()
-    more = replace(crowd, records=4 * crowd.records)
-    yield f"{more.records} records a silo", replace(proposal, crowd=more).outlook()
+    if outlook.records_help:
+        more = replace(crowd, records=4 * crowd.records)
+        yield f"{more.records} records a silo", replace(proposal, crowd=more).outlook()
     more = replace(crowd, silos=4 * crowd.silos)
     yield f"{more.silos} silos of {more.records} records", replace(proposal, crowd=more).outlook()
     for lever in proposal.recipe.levers:

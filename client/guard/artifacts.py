@@ -59,6 +59,11 @@ class Shelf:
                 raise SiloUnavailable(f"the artifact {digest} cannot be stored: {error.strerror}") from error
             self._wanted.pop(digest, None)
 
+    def discard(self, digests: Iterable[str]) -> None:
+        """What nobody will need again."""
+        for digest in digests:
+            (self._folder / digest).unlink(missing_ok=True)
+
     def read(self, digest: str) -> bytes:
         try:
             content = self._path(digest).read_bytes()

@@ -71,6 +71,7 @@ class Guard:
             if missing := self._shelf.missing(query.artifacts()):
                 raise absent(*missing)
             stored = self._computed_once(query, query_bytes, report)
+        self._shelf.discard(query.passing_artifacts())
         return stored
 
     @contained(SilosynthError)
@@ -239,7 +240,8 @@ class Guard:
                 raise SiloUnavailable("the guard is stopping: ask again when it is back")
             report(fraction)
 
-        return Bench(self._entropy, report_unless_stopping, self._shelf.read, self._config.guard.device)
+        keep = self._ledger.path.with_name("teachers")
+        return Bench(self._entropy, report_unless_stopping, self._shelf.read, self._config.guard.device, keep=keep)
 
     def _computed(self, query: Query, bench: Bench) -> Integers:
         with contained(QueryError, SiloUnavailable):

@@ -27,12 +27,13 @@ def nobody(query: Query, artifacts: Mapping[str, bytes]) -> npt.NDArray[np.int64
 class Bench:
     """What a mechanism works with, beside the query and the records."""
 
-    entropy: Entropy  # for secret sampling coins only
+    entropy: Entropy  # for secret coins, and for noise that must be in the statistic before it is made
     report: Report  # takes the fraction of work done, in coarse steps
     artifact: Callable[[str], bytes]  # the public file of this SHA-256, in hex, among those the query names
     device: str = "cpu"  # for mechanisms that use torch: `pick_device` understands it
     ask: AskInside = nobody  # noisy integers that answer an inner query, which may name these artifacts, too
     silo: str = ""
+    keep: Path | None = None  # a private folder for what is made of records and must not leave
     scratch: Path | None = None  # a folder that outlives a guard that is killed, until the query is answered
 
 

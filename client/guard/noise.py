@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from silosynth.client.guard.entropy import Entropy
+from silosynth.client.guard.entropy import Entropy, coin_flips
 from silosynth.common.errors import DataError, QueryError
-from silosynth.common.queries.base import LARGEST_NOISE_STEPS, Plan
+from silosynth.common.queries.base import LARGEST_NOISE_STEPS, Plan, Response
 
 Integers = npt.NDArray[np.int64]
 
@@ -37,10 +37,35 @@ def add_noise(values: Integers, plan: Plan, entropy: Entropy) -> Integers:
     """The private integers of a release, in units of the plan's grid."""
     if values.dtype != np.int64 or values.shape != (plan.layout.size,):
         raise ValueError(f"expected {plan.layout.size} int64 values, got {values.dtype} of shape {values.shape}")
+    if plan.response is not None:
+        return randomized_response(values.reshape(-1, plan.response.choices), plan.response, entropy).reshape(-1)
     noise = rounded_gaussian(plan.noise_std / plan.grid, values.size, entropy)
     if any(part.min(initial=0) < -_LARGEST_VALUE or part.max(initial=0) > _LARGEST_VALUE for part in (values, noise)):
         raise DataError("the sums of these records do not fit 64-bit integers: ask for a coarser statistic")
     return values + noise
+
+
+def randomized_response(named: Integers, response: Response, entropy: Entropy) -> Integers:
+    """For each row, which names one choice or none, a row that names one.
+
+    A named one is kept by a coin, else another is told, all alike; where none is named, any of them, all alike.
+    """
+    rows = np.arange(len(named))
+    true, kept = named.argmax(axis=1), coin_flips(entropy, len(named), response.kept)
+    other = (true + 1 + _uniform(response.choices - 1, len(named), entropy)) % response.choices
+    told = np.where(kept, true, other)
+    answered = np.zeros_like(named)
+    answered[rows, np.where(named.any(axis=1), told, _uniform(response.choices, len(named), entropy))] = 1
+    return answered
+
+
+def _uniform(bound: int, size: int, entropy: Entropy) -> Integers:
+    """Independent integers below `bound`, exactly alike: words that would favour the small ones are drawn again."""
+    fair = (1 << 64) // bound * bound - 1
+    words = entropy.words(size).copy()
+    while (unfair := np.flatnonzero(words > np.uint64(fair))).size:
+        words[unfair] = entropy.words(unfair.size)
+    return (words % np.uint64(bound)).astype(np.int64)
 
 
 def rounded_gaussian(std: float, size: int, entropy: Entropy) -> Integers:

@@ -6,16 +6,20 @@ from silosynth.client.mechanisms.feature_sums import feature_sums
 from silosynth.client.mechanisms.local_synthesis import local_synthesis
 from silosynth.client.mechanisms.mixtures import mixtures
 from silosynth.client.mechanisms.moments import moments
+from silosynth.client.mechanisms.private_training import private_training
 from silosynth.client.mechanisms.scores import scores
 from silosynth.client.mechanisms.sufficient_statistics import sufficient_statistics
+from silosynth.client.mechanisms.teacher_answers import teacher_answers
 from silosynth.common.queries import (
     ClassCounts,
     FeatureSums,
     LocalSynthesis,
     Mixtures,
     Moments,
+    PrivateTraining,
     Scores,
     SufficientStatistics,
+    TeacherAnswers,
 )
 
 MECHANISMS: Mechanisms = {
@@ -24,8 +28,10 @@ MECHANISMS: Mechanisms = {
     LocalSynthesis.mechanism: local_synthesis,
     Mixtures.mechanism: mixtures,
     Moments.mechanism: moments,
+    PrivateTraining.mechanism: private_training,
     Scores.mechanism: scores,
     SufficientStatistics.mechanism: sufficient_statistics,
+    TeacherAnswers.mechanism: teacher_answers,
 }
 
 __all__ = ["MECHANISMS"]

@@ -13,9 +13,10 @@ from silosynth.common.backbones import Backbone, decode_backbone
 from silosynth.common.datasets.records import Features
 from silosynth.common.devices import pick_device
 from silosynth.common.errors import QueryError, VerificationFailed
-from silosynth.common.queries import Scores, SufficientStatistics
+from silosynth.common.queries import PrivateTraining, Scores, SufficientStatistics, TeacherAnswers
 from silosynth.common.schema import Schema
 from silosynth.common.statistics.spatial import SpatialFeatures
+from silosynth.common.teaching.views import View
 
 FORWARD_BATCH = 250  # always so many images at once, some of them blank: see the note on neighbours
 
@@ -39,6 +40,15 @@ def seen_through(query: SufficientStatistics, bench: Bench) -> Callable[[Feature
     if (size := spatial.size(query.schema.shape)) != query.features:
         raise QueryError(f"the backbone gives {size} features, the query is for {query.features}")
     return _in_equal_batches(spatial, query.schema, spatial.device)
+
+
+def view_for(query: PrivateTraining | TeacherAnswers, bench: Bench) -> View:
+    """How classifiers trained here see records."""
+    backbone = _fitting_network(query.backbone, query.schema, bench) if query.backbone else None
+    view = View(query.schema, backbone, pick_device(bench.device))
+    if (size := view.features()) != query.features:
+        raise QueryError(f"the backbone gives {size} features, the query is for {query.features}")
+    return view
 
 
 def judged_by(query: Scores, bench: Bench) -> Callable[[Features], Features]:

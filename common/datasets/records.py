@@ -42,6 +42,10 @@ class Records:
             part = self.features[start : start + size].reshape(-1, self.schema.dimension)
             yield to_unit_range(part), self.labels[start : start + size]
 
+    def flat(self) -> Features:
+        """All at once, as `batches` gives them: for few records."""
+        return to_unit_range(self.features.reshape(-1, self.schema.dimension))
+
     def take(self, indices: npt.NDArray[np.int64]) -> Records:
         return Records(self.features[indices], self.labels[indices], self.schema)
 

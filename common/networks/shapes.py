@@ -39,3 +39,20 @@ class ConvNetShape:
 def embedding_size(network: str, schema: Schema, width: int) -> int:
     """Of the layer before the classifier."""
     return ConvNetShape.of(schema, width).embedding if network == "convnet" else width
+
+
+CLASSIFIERS = ("linear", "mlp", "convnet")
+HIDDEN = 128  # of the mlp
+CONVNET_WIDTH = 32
+
+
+def classifier_size(network: str, schema: Schema, features: int) -> int:
+    """How many weights a classifier has that sees so many features of a record; a convnet sees the record itself."""
+    classes = schema.classes
+    if network == "linear":
+        return (features + 1) * classes
+    if network == "mlp":
+        return (features + 1) * HIDDEN + (HIDDEN + 1) * classes
+    shape, width = ConvNetShape.of(schema, CONVNET_WIDTH), CONVNET_WIDTH
+    inputs = [shape.channels, *[width] * (shape.blocks - 1)][: shape.blocks]
+    return sum(9 * channels * width + 3 * width for channels in inputs) + (shape.embedding + 1) * classes

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from silosynth.common.accounting import epsilon
-from silosynth.common.events import cost
+from silosynth.common.events import seen_together
 from silosynth.common.publication.manifest import Privacy
 from silosynth.common.releases import Receipt
 
@@ -15,7 +15,7 @@ UNIT = "one record, added or removed, per silo"
 
 def privacy_of(receipts: Sequence[Receipt], delta: float) -> Privacy:
     silos = sorted({receipt.silo for receipt in receipts})
-    spent = {silo: epsilon([cost(r.event) for r in receipts if r.silo == silo], delta) for silo in silos}
+    spent = {silo: epsilon(seen_together(r.event for r in receipts if r.silo == silo), delta) for silo in silos}
     return Privacy(
         unit=UNIT,
         delta=delta,

@@ -6,6 +6,7 @@ import hashlib
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -22,16 +23,30 @@ MAX_VALUES = 1 << 26  # of one release: half a gigabyte of int64
 LARGEST_NOISE_STEPS = 2.0**50  # an int64 is then more than 8000 standard deviations wide
 MAX_ARTIFACTS = 8  # of one query
 
+_INNER = b"silosynth inner query v1\0"
+
+
+@dataclass(frozen=True)
+class Response:
+    """Randomized response in place of Gaussian noise: each row of the answer names one of so many choices, or none.
+
+    A named one is kept with probability `kept`, else one of the others is told; for none, any of them.
+    """
+
+    choices: int
+    kept: float
+
 
 @dataclass(frozen=True)
 class Plan:
     """What answering a query means: one frozen noun couples layout, sensitivity, grid, noise and event."""
 
     layout: Layout
-    sensitivity: float  # largest L2 change when one record is added or removed
+    sensitivity: float  # largest L2 change when one record is added or removed, or more of them if the query says so
     grid: float  # released values are integer multiples of this
     noise_std: float
     event: Event
+    response: Response | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +91,14 @@ class Query(ABC):
         """Those artifacts that are networks: records pass through them, so a silo allows each by itself."""
         return ()
 
+    def remark(self) -> str:
+        """What else there is to say of the guarantee than epsilon for one record added or removed; "" for nothing."""
+        return ""
+
+    def passing_artifacts(self) -> tuple[str, ...]:
+        """Those artifacts that no other query will name: forgotten once this one is answered."""
+        return ()
+
     def inner_identities(self) -> tuple[bytes, ...]:
         """Of the queries that a silo answers to itself, in order, before it makes this one's answer of theirs.
 
@@ -91,7 +114,12 @@ class Query(ABC):
 
     def plan(self) -> Plan:
         event, sensitivity = self.event(), self.sensitivity()
-        return Plan(self.layout(), sensitivity, self.grid(), self.noise_multiplier * sensitivity, event)
+        noise_std = self.noise_multiplier * sensitivity
+        return Plan(self.layout(), sensitivity, self.grid(), noise_std, event, self.response())
+
+    def response(self) -> Response | None:
+        """How the answer is made private, if not by Gaussian noise."""
+        return None
 
     def _check_artifacts(self) -> None:
         artifacts = self.artifacts()
@@ -134,6 +162,23 @@ def decode(data: bytes) -> Query:
 def digest(query: Query | bytes) -> bytes:
     """The identity of a query: the same question has the same digest, whoever asks and in whichever run."""
     return hashlib.sha256(query if isinstance(query, bytes) else encode(query)).digest()
+
+
+def charges_of(queries: Iterable[Query]) -> list[Event]:
+    """What answering all of them costs: those that are made of the same inner queries share their cost."""
+    made = dict[tuple[bytes, ...], Event]()
+    directly = list[Event]()
+    for query in queries:
+        if query.inner_identities():
+            made[query.inner_identities()] = query.event()
+        else:
+            directly.append(query.event())
+    return [*directly, *made.values()]
+
+
+def inner_identity(number: int, encoded: bytes) -> bytes:
+    """Of the so-many-th query that a silo answers to itself; `encoded` are the bytes of what it is asked for."""
+    return _INNER + bytes([number]) + encoded
 
 
 def require(condition: bool, message: str) -> None:

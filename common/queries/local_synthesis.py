@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.layout import Layout
-from silosynth.common.queries.base import Query, encode, require
+from silosynth.common.queries.base import Query, encode, inner_identity, require
 
 LABELS = ("hard", "gaussian")
 MOST_QUESTIONS = 64
@@ -16,7 +16,6 @@ PIXEL_OFFSET = 128  # pixels are released as -128..127: one byte each
 SOFT_LABEL_STEPS = 127  # a probability of 1
 
 _LONGEST_SETTINGS = 1 << 14
-_INNER = b"silosynth inner query v1\0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +69,7 @@ class LocalSynthesis(Query):
         whatever = encode(replace(self, images_per_class=1))
         later = whatever if json.loads(self.settings).get("statistics") == "spatial" else encode(self)
         whole = [whatever, *[later] * (self.questions - 1)]
-        return tuple(_INNER + bytes([number]) + encoded for number, encoded in enumerate(whole))
+        return tuple(inner_identity(number, encoded) for number, encoded in enumerate(whole))
 
     def artifacts(self) -> tuple[str, ...]:
         return (self.backbone,)

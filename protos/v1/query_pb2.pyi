@@ -15,7 +15,7 @@ class Schema(_message.Message):
     def __init__(self, shape: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ...) -> None: ...
 
 class Query(_message.Message):
-    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums", "local_synthesis", "scores")
+    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums", "local_synthesis", "scores", "private_training", "teacher_answers")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
     CLASS_COUNTS_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,8 @@ class Query(_message.Message):
     FEATURE_SUMS_FIELD_NUMBER: _ClassVar[int]
     LOCAL_SYNTHESIS_FIELD_NUMBER: _ClassVar[int]
     SCORES_FIELD_NUMBER: _ClassVar[int]
+    PRIVATE_TRAINING_FIELD_NUMBER: _ClassVar[int]
+    TEACHER_ANSWERS_FIELD_NUMBER: _ClassVar[int]
     schema: Schema
     noise_multiplier: float
     class_counts: ClassCounts
@@ -34,7 +36,9 @@ class Query(_message.Message):
     feature_sums: FeatureSums
     local_synthesis: LocalSynthesis
     scores: Scores
-    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ..., local_synthesis: _Optional[_Union[LocalSynthesis, _Mapping]] = ..., scores: _Optional[_Union[Scores, _Mapping]] = ...) -> None: ...
+    private_training: PrivateTraining
+    teacher_answers: TeacherAnswers
+    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ..., local_synthesis: _Optional[_Union[LocalSynthesis, _Mapping]] = ..., scores: _Optional[_Union[Scores, _Mapping]] = ..., private_training: _Optional[_Union[PrivateTraining, _Mapping]] = ..., teacher_answers: _Optional[_Union[TeacherAnswers, _Mapping]] = ...) -> None: ...
 
 class ClassCounts(_message.Message):
     __slots__ = ()
@@ -147,3 +151,53 @@ class Scores(_message.Message):
     MODEL_FIELD_NUMBER: _ClassVar[int]
     model: str
     def __init__(self, model: _Optional[str] = ...) -> None: ...
+
+class PrivateTraining(_message.Message):
+    __slots__ = ("network", "backbone", "seed", "steps", "sampling_probability", "clip", "features")
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
+    BACKBONE_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    CLIP_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    network: str
+    backbone: str
+    seed: int
+    steps: int
+    sampling_probability: float
+    clip: float
+    features: int
+    def __init__(self, network: _Optional[str] = ..., backbone: _Optional[str] = ..., seed: _Optional[int] = ..., steps: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., clip: _Optional[float] = ..., features: _Optional[int] = ...) -> None: ...
+
+class TeacherAnswers(_message.Message):
+    __slots__ = ("inputs", "number", "answers", "kept", "other_weight", "teachers", "parts", "network", "backbone", "seed", "steps", "sampling_probability", "clip", "features")
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    OTHER_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    TEACHERS_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
+    BACKBONE_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    CLIP_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    inputs: str
+    number: int
+    answers: str
+    kept: int
+    other_weight: float
+    teachers: str
+    parts: int
+    network: str
+    backbone: str
+    seed: int
+    steps: int
+    sampling_probability: float
+    clip: float
+    features: int
+    def __init__(self, inputs: _Optional[str] = ..., number: _Optional[int] = ..., answers: _Optional[str] = ..., kept: _Optional[int] = ..., other_weight: _Optional[float] = ..., teachers: _Optional[str] = ..., parts: _Optional[int] = ..., network: _Optional[str] = ..., backbone: _Optional[str] = ..., seed: _Optional[int] = ..., steps: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., clip: _Optional[float] = ..., features: _Optional[int] = ...) -> None: ...

@@ -29,6 +29,8 @@ class Outlook:
     """How often a silo looks at a record through a network."""
     server_views: int = 0
     """How often the server looks at a synthetic record through a network, and back for its gradient."""
+    records_help: bool = True
+    """Whether the noise falls with the number of records."""
 
     @property
     def strain(self) -> float:

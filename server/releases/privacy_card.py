@@ -167,9 +167,10 @@ def _mechanisms(facts: ReleaseFacts) -> str:
 def _described(query: Query) -> str:
     plan = query.plan()
     event = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in vars(plan.event).items())
+    remark = f"; {query.remark()}" if query.remark() else ""
     return (
         f"{query.mechanism.replace('_', ' ')}: {type(plan.event).__name__} ({event}) on {plan.layout.size} values of "
-        f"L2 sensitivity {plan.sensitivity:.6g} on a grid of {plan.grid:.3g}"
+        f"L2 sensitivity {plan.sensitivity:.6g} on a grid of {plan.grid:.3g}{remark}"
     )
 
 

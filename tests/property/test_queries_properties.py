@@ -20,9 +20,11 @@ from silosynth.common.queries import (
     LocalSynthesis,
     Mixtures,
     Moments,
+    PrivateTraining,
     Query,
     Scores,
     SufficientStatistics,
+    TeacherAnswers,
     decode,
     digest,
     encode,
@@ -78,6 +80,27 @@ PSEUDO_CLASSES: dict[str, st.SearchStrategy[Any]] = {
     "pseudo_classes": st.integers(1, 9).map(lambda tens: 10 * tens),
     "classes_per_pseudo_class": st.integers(1, 2),
 }
+TRAINING: dict[str, st.SearchStrategy[Any]] = COMMON | {
+    "schema": st.builds(Schema, st.tuples(st.integers(4, 12), st.integers(4, 12), st.just(1)), st.integers(2, 100)),
+    "network": st.sampled_from(["linear", "mlp"]),
+    "backbone": DIGESTS,
+    "seed": st.integers(0, 2**64 - 1),
+    "steps": st.integers(1, 100_000),
+    "sampling_probability": st.floats(0, 1, exclude_min=True),
+    "clip": st.floats(1e-3, 1e3),
+    "features": st.integers(1, 1000),
+}
+ANSWERS: dict[str, st.SearchStrategy[Any]] = {
+    "inputs": DIGESTS,
+    "number": st.integers(1, 1000),
+    "answers": st.just("gradients"),
+    "kept": st.just(2),
+    "other_weight": st.floats(0, 10),
+    "parts": st.just(1),
+}
+PLAIN = {"teachers": st.just("plain"), "sampling_probability": st.just(0.0), "clip": st.just(0.0)}
+SUB_TEACHERS = {"teachers": st.just("sub-teachers"), "parts": st.integers(2, 1024)}
+RESPONSES = {"answers": st.just("classes"), "other_weight": st.just(0.0)}
 
 QUERIES: dict[str, st.SearchStrategy[Query]] = {
     "class_counts": st.builds(ClassCounts, **COMMON),
@@ -105,6 +128,7 @@ QUERIES: dict[str, st.SearchStrategy[Query]] = {
         count_weight=st.floats(1e-3, 1),
     ),
     "moments": st.builds(Moments, **MOMENTS) | st.builds(Moments, **MOMENTS | PSEUDO_CLASSES),
+    "private_training": st.builds(PrivateTraining, **TRAINING),
     "scores": st.builds(
         Scores,
         schema=st.builds(Schema, st.tuples(SIDES, SIDES, st.integers(1, 3)), st.integers(1, 100)),
@@ -119,6 +143,10 @@ QUERIES: dict[str, st.SearchStrategy[Query]] = {
         class_weight=WEIGHTS,
         count_weight=WEIGHTS,
     ),
+    "teacher_answers": st.builds(TeacherAnswers, **TRAINING | ANSWERS | {"teachers": st.just("dp-sgd")})
+    | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN)
+    | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN | SUB_TEACHERS)
+    | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN | RESPONSES),
 }
 ANY_QUERY = st.one_of(*QUERIES.values())
 EXAMPLE = Mixtures(
@@ -174,6 +202,25 @@ IMAGES = LocalSynthesis(
     seed=0,
     settings="{}",
 )
+ANSWERED = TeacherAnswers(
+    schema=Schema((8, 8, 1), 10),
+    noise_multiplier=1.5,
+    inputs="ab" * 32,
+    number=100,
+    answers="gradients",
+    kept=3,
+    other_weight=0.2,
+    teachers="sub-teachers",
+    parts=5,
+    network="linear",
+    backbone="cd" * 32,
+    seed=0,
+    steps=100,
+    sampling_probability=0.0,
+    clip=0.0,
+    features=64,
+)
+TRAINED = replace(ANSWERED, teachers="dp-sgd", parts=1, sampling_probability=0.1, clip=1.0).training()
 
 many = settings(max_examples=300, deadline=None)
 
@@ -254,7 +301,9 @@ def test_reordered_and_repeated_fields_are_refused(query: Query) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", [EXAMPLE, STATISTICS, FEATURE_SUMS, MOMENT_SUMS, SCORES, IMAGES], ids=lambda query: query.mechanism
+    "query",
+    [EXAMPLE, STATISTICS, FEATURE_SUMS, MOMENT_SUMS, SCORES, IMAGES, ANSWERED, TRAINED],
+    ids=lambda query: query.mechanism,
 )
 def test_numbers_that_are_none_are_refused(query: Query) -> None:
     for field in fields(query):
@@ -353,6 +402,36 @@ def _with(query: Query, name: str, value: float) -> bytes:
         (SCORES, {"model": ""}),
         (SCORES, {"model": "AB" * 32}),
         (SCORES, {"noise_multiplier": 1e300}),
+        (ANSWERED, {"inputs": ""}),
+        (ANSWERED, {"number": 0}),
+        (ANSWERED, {"number": 1 << 20}),
+        (ANSWERED, {"answers": "logits"}),
+        (ANSWERED, {"answers": "classes"}),
+        (ANSWERED, {"answers": "classes", "other_weight": 0.0}),
+        (ANSWERED, {"kept": 1}),
+        (ANSWERED, {"kept": 11}),
+        (ANSWERED, {"other_weight": -0.1}),
+        (ANSWERED, {"teachers": "plain"}),
+        (ANSWERED, {"teachers": "dp-sgd", "parts": 1}),
+        (ANSWERED, {"teachers": "dp-sgd", "parts": 1, "sampling_probability": 0.1}),
+        (ANSWERED, {"teachers": "head"}),
+        (ANSWERED, {"parts": 1}),
+        (ANSWERED, {"parts": 1025}),
+        (ANSWERED, {"network": "transformer"}),
+        (ANSWERED, {"network": "convnet"}),
+        (ANSWERED, {"backbone": ""}),
+        (ANSWERED, {"backbone": "", "features": 0, "schema": Schema((8,), 10), "network": "convnet"}),
+        (ANSWERED, {"schema": Schema((8,), 10)}),
+        (ANSWERED, {"features": 0}),
+        (ANSWERED, {"seed": 1 << 64}),
+        (ANSWERED, {"steps": 0}),
+        (ANSWERED, {"steps": 100_001}),
+        (ANSWERED, {"clip": 1.0}),
+        (TRAINED, {"steps": 0}),
+        (TRAINED, {"sampling_probability": 0.0}),
+        (TRAINED, {"sampling_probability": 1.5}),
+        (TRAINED, {"clip": 0.0}),
+        (TRAINED, {"features": 1 << 21}),
         (ClassCounts(schema=Schema((3,), 2), noise_multiplier=1.0), {"noise_multiplier": -1.0}),
     ],
     ids=str,
@@ -374,7 +453,7 @@ def test_plans_hold_together(query: Query) -> None:
     assert plan.noise_std == query.noise_multiplier * plan.sensitivity
     assert plan.event.noise_multiplier == query.noise_multiplier
     assert math.frexp(plan.grid)[0] == 0.5
-    assert plan.grid * 16 <= plan.sensitivity or query.inner_identities()
+    assert plan.grid * 16 <= plan.sensitivity or plan.response or plan.sensitivity == 0
 
 
 @many

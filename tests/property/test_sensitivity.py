@@ -20,6 +20,7 @@ from hypothesis.extra.numpy import arrays
 from support.entropies import SeededEntropy
 from support.guards import bench
 from support.moments import HONEST, HOSTILE, LAYERS, SHELF, models, shelved_center
+from support.teaching import answers_query, sub_teachers
 
 from silosynth.client.guard.mechanism import Mechanism
 from silosynth.client.mechanisms import MECHANISMS
@@ -30,9 +31,11 @@ from silosynth.common.queries import (
     LocalSynthesis,
     Mixtures,
     Moments,
+    PrivateTraining,
     Query,
     Scores,
     SufficientStatistics,
+    TeacherAnswers,
 )
 from silosynth.common.queries.feature_sums import AUGMENTATIONS
 from silosynth.common.schema import Schema
@@ -53,6 +56,7 @@ class Subject:
     queries: Callable[[Schema], st.SearchStrategy[Any]]
     shapes: st.SearchStrategy[tuple[int, ...]] = ROWS
     parts: Callable[[Any, Integers], list[Integers]] = lambda _, change: [change]
+    fewest_classes: int = 1
 
 
 def mixture_queries(schema: Schema) -> st.SearchStrategy[Mixtures]:
@@ -125,6 +129,23 @@ def score_queries(schema: Schema) -> st.SearchStrategy[Scores]:
     return st.builds(Scores, schema=st.just(schema), noise_multiplier=st.just(1.0), model=chosen)
 
 
+@st.composite
+def answer_queries(draw: st.DrawFn, schema: Schema) -> TeacherAnswers:
+    """A record changes a plain teacher, or one of several; steps are few, so that hostile ones still move it far."""
+    usual = {
+        "schema": schema,
+        "seed": draw(st.integers(0, 9)),
+        "number": draw(st.integers(1, 5)),
+        "kept": draw(st.integers(2, schema.classes)),
+        "network": draw(st.sampled_from(["linear", "mlp"])),
+        "steps": draw(st.integers(1, 3)),
+    }
+    if draw(st.booleans()):
+        return answers_query(**usual, answers="classes", other_weight=0.0)
+    weighted = usual | {"other_weight": draw(st.sampled_from([0.0, 0.2, 8.0]))}
+    return sub_teachers(draw(st.integers(2, 4)), **weighted) if draw(st.booleans()) else answers_query(**weighted)
+
+
 def one_part_per_sample(query: Mixtures | FeatureSums, change: Integers) -> list[Integers]:
     blocks = query.layout().split(change)
     return [np.append(sums, counts) for sums, counts in zip(blocks["sums"], blocks["counts"], strict=True)]
@@ -150,6 +171,7 @@ SUBJECTS = {
     "moments": Subject(moments_queries, GREY_IMAGES),
     "scores": Subject(score_queries, GREY_IMAGES),
     "sufficient_statistics": Subject(statistics_queries),
+    "teacher_answers": Subject(answer_queries, ROWS | SMALL_IMAGES, fewest_classes=2),
 }
 
 
@@ -175,7 +197,7 @@ def vectors(dimension: int, query: Query) -> st.SearchStrategy[Vector]:
 @st.composite
 def neighbours(draw: st.DrawFn, subject: Subject) -> tuple[Query, Records, Records]:
     """A query, and two datasets of which the second holds one record more."""
-    schema = Schema(draw(subject.shapes), draw(st.integers(1, 3)))
+    schema = Schema(draw(subject.shapes), draw(st.integers(subject.fewest_classes, 3)))
     query = draw(subject.queries(schema))
     hostile = draw(vectors(schema.dimension, query))
     others = draw(st.lists(vectors(schema.dimension, query) | st.just(hostile), max_size=3))
@@ -200,7 +222,8 @@ def check_sensitivity(mechanism: Mechanism, subject: Subject, pair: tuple[Query,
 
 
 def test_every_mechanism_that_sees_records_is_a_subject() -> None:
-    assert SUBJECTS.keys() | {LocalSynthesis.mechanism} == MECHANISMS.keys()  # test_local_privacy.py has the other
+    """test_local_privacy.py has the one, test_teaching_privacy.py the other."""
+    assert SUBJECTS.keys() | {LocalSynthesis.mechanism, PrivateTraining.mechanism} == MECHANISMS.keys()
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

@@ -18,7 +18,7 @@ from silosynth.common.config import parse
 from silosynth.common.datasets import Records, load
 from silosynth.common.errors import ConfigError, QueryError
 from silosynth.common.partition import partition
-from silosynth.common.queries import ClassCounts, Mixtures, Query
+from silosynth.common.queries import ClassCounts, Mixtures, Query, charges_of
 from silosynth.common.schema import Schema
 from silosynth.deploy.inprocess import InProcess
 from silosynth.server.recipes import RECIPES, recipe_named
@@ -29,6 +29,7 @@ TABLE = Schema((6,), 3)
 # Small settings for recipes that optimize, since what is tested here is no accuracy.
 BRIEF: dict[str, dict[str, Any]] = {
     "dosser": {"signals": 20, "width": 8, "records_per_class": 2, "sampling_probability": 0.3, "steps": 30},
+    "feddpsd": {"rounds": 2, "inputs": 16, "private_steps": 5, "student_steps": 5, "generator_steps": 1},
     "ndpdc": {"signals": 20, "width": 8, "records_per_class": 2, "sampling_probability": 0.3},
     "sps": {"images_per_class": 2, "steps": 3},
 }
@@ -99,7 +100,7 @@ class TestEveryRecipe:
         recipe, asked = recipe_named(name), list[Query]()
         task, parameters = Task(train.schema, budget, DELTA), recipe.parameters(**BRIEF.get(name, {}))
         drive(recipe.steps(task, parameters), watched(InProcess([train], SeededEntropy()).ask, asked))
-        events = [query.event() for query in asked]
+        events = charges_of(asked)
         noise = calibrate(lambda z: recipe.events(task, parameters, z), budget, DELTA)
         assert events == recipe.events(task, parameters, noise)
         assert 0.97 * budget < epsilon(events, DELTA) <= budget
@@ -209,7 +210,7 @@ class TestLdpdc:
 
 
 def test_an_unknown_recipe_is_told_the_names() -> None:
-    with pytest.raises(ConfigError, match=r"'dreams'.*dosser, ldpdc, ndpdc, prototypes, ridge"):
+    with pytest.raises(ConfigError, match=r"'dreams'.*dosser, feddpsd, ldpdc, ndpdc, prototypes, ridge"):
         recipe_named("dreams")
 
 

@@ -1,0 +1,160 @@
+"""Teacher answers: what classifiers trained in a silo say about synthetic inputs (DPSD, FedDPSD)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from scipy.special import ndtri
+
+from silosynth.common.events import Event, SampledGaussian
+from silosynth.common.layout import Layout
+from silosynth.common.queries.base import Query, Response, encode, in_range, inner_identity, length, require
+from silosynth.common.queries.private_training import MOST_STEPS, PrivateTraining, check_network
+
+KINDS = ("plain", "sub-teachers", "dp-sgd")
+ANSWERS = ("gradients", "classes")
+MOST_INPUTS = 1 << 16
+MOST_PARTS = 1 << 10
+ANSWER_GRID = 2.0**-12
+
+_BISECTIONS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherAnswers(Query):
+    """For each of `number` inputs, beside the student's probabilities: a gradient or a class.
+
+    A gradient is that of the decoupled distillation loss with regard to the student's logits, its `kept` largest
+    coordinates cut to length 1 (the paper's beta: whoever asks multiplies by it), summed over the silo's teachers. A
+    class is the teacher's, told by randomized response among the `kept` that the student finds most probable.
+
+    What is protected depends on the teachers. A plain one may change altogether: the guarantee is for all records of
+    the silo together, hence also for each. Of sub-teachers on disjoint parts of the records one record changes one.
+    What a teacher trained by DP-SGD says costs nothing beyond its training, which all queries for it share.
+    """
+
+    mechanism: ClassVar[str] = "teacher_answers"
+
+    inputs: str
+    number: int
+    answers: str
+    kept: int
+    other_weight: float
+    teachers: str
+    parts: int
+    network: str
+    backbone: str
+    seed: int
+    steps: int
+    sampling_probability: float
+    clip: float
+    features: int
+
+    def __post_init__(self) -> None:
+        require(1 <= self.number <= MOST_INPUTS, f"{self.number} inputs are not in 1..{MOST_INPUTS}")
+        self._check_answers()
+        self._check_teachers()
+        super().__post_init__()
+
+    def _check_answers(self) -> None:
+        classes = self.schema.classes
+        require(self.answers in ANSWERS, f"answers {self.answers[:80]!r} are none of {', '.join(ANSWERS)}")
+        require(2 <= self.kept <= classes, f"{self.kept} kept of {classes} classes: at least 2, and no more than all")
+        gradients = self.answers == "gradients"
+        require(in_range(self.other_weight, 0, 1e3), f"other weight {self.other_weight} is not in [0, 1000]")
+        require(gradients or self.other_weight == 0, "a weight of other classes is for gradients only")
+        require(gradients or self.teachers == "plain", "classes are told by a plain teacher only")
+
+    def _check_teachers(self) -> None:
+        require(self.teachers in KINDS, f"teachers {self.teachers[:80]!r} are none of {', '.join(KINDS)}")
+        fewest, most = (2, MOST_PARTS) if self.teachers == "sub-teachers" else (1, 1)
+        require(fewest <= self.parts <= most, f"{self.parts} parts are not in {fewest}..{most} for {self.teachers}")
+        check_network(self.schema, self.network, self.backbone, self.features)
+        require(0 <= self.seed < 1 << 64, f"seed {self.seed} is not in [0, 2^64)")
+        require(1 <= self.steps <= MOST_STEPS, f"{self.steps} steps are not in 1..{MOST_STEPS}")
+        private = self.teachers == "dp-sgd"
+        require(private or self.sampling_probability == self.clip == 0, "rate and clip are for dp-sgd only")
+
+    def remark(self) -> str:
+        if self.teachers != "plain":
+            return ""
+        whole = "its epsilon holds for all records of a silo together, hence for each"
+        if self.answers == "gradients":
+            return whole
+        return f"{whole}; one response alone has epsilon {self.label_epsilon():.3g}"
+
+    def training(self) -> PrivateTraining:
+        """The inner query of teachers trained by DP-SGD."""
+        return PrivateTraining(
+            schema=self.schema,
+            noise_multiplier=self.noise_multiplier,
+            network=self.network,
+            backbone=self.backbone,
+            seed=self.seed,
+            steps=self.steps,
+            sampling_probability=self.sampling_probability,
+            clip=self.clip,
+            features=self.features,
+        )
+
+    def artifacts(self) -> tuple[str, ...]:
+        return (self.inputs, self.backbone) if self.backbone else (self.inputs,)
+
+    def backbones(self) -> tuple[str, ...]:
+        return (self.backbone,) if self.backbone else ()
+
+    def passing_artifacts(self) -> tuple[str, ...]:
+        return (self.inputs,)
+
+    def inner_identities(self) -> tuple[bytes, ...]:
+        """The training is the same for all inputs: asked once, then found in the ledger."""
+        return (inner_identity(0, encode(self.training())),) if self.teachers == "dp-sgd" else ()
+
+    def layout(self) -> Layout:
+        columns = self.schema.classes if self.answers == "gradients" else self.kept
+        return Layout.of(answers=(self.number, columns))
+
+    def sensitivity(self) -> float:
+        """One teacher's answers to all inputs: vectors of length at most 1 become others."""
+        if self.teachers == "dp-sgd":
+            return 0.0
+        return length(2 * math.sqrt(self.number))
+
+    def grid(self) -> float:
+        return ANSWER_GRID if self.answers == "gradients" else 1.0
+
+    def event(self) -> Event:
+        """Of the whole batch: one Gaussian mechanism, which also bounds that many responses (see `response`)."""
+        return self.training().event() if self.teachers == "dp-sgd" else SampledGaussian(self.noise_multiplier)
+
+    def response(self) -> Response | None:
+        if self.answers == "gradients":
+            return None
+        return Response(self.kept, _kept_probability(self.kept, self.noise_multiplier * math.sqrt(self.number)))
+
+    def label_epsilon(self) -> float:
+        """Of one response alone, pure: the paper's figure."""
+        response = self.response()
+        if response is None or response.kept == 1:
+            return math.inf
+        return math.log(response.kept * (response.choices - 1) / (1 - response.kept))
+
+
+def _kept_probability(choices: int, noise_multiplier: float) -> float:
+    """Of randomized response that tells two inputs apart no better than a Gaussian mechanism of this multiplier does.
+
+    Let p be the probability of the true choice and r that of each other one. The errors of the best tests between two
+    inputs are piecewise linear, with corners at (r, 1 - p) and (1 - p, r). Those of a Gaussian mechanism are convex, so
+    they lie below once they do at the corners: where quantile(p) - quantile(r) <= 1 / noise_multiplier. An input that
+    is none of the choices is harder to tell from any other. Rounded down: kept a little less often than allowed.
+    """
+    if noise_multiplier == 0:
+        return 1.0
+    low, high = 1 / choices, 1.0
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        apart = ndtri(middle) - ndtri((1 - middle) / (choices - 1))
+        low, high = (middle, high) if apart <= 1 / noise_multiplier else (low, middle)
+    return float(max(low - 1e-12, 1 / choices))

@@ -1,0 +1,122 @@
+"""FedDPSD: teachers in the silos answer, a student and a generator on the server learn (DPSD, Algorithm 2), corrected.
+
+For each of T rounds: b inputs, public images and what the generator makes of its latents, go to all silos with the
+student's probabilities; every silo answers through its own teachers, with noise of its own; the mean answer moves the
+student's probabilities to targets; the student learns from all targets so far; generator and latents learn from the
+student (L_s + one-hot + information entropy + activation). With one silo it is DPSD.
+
+What differs from the paper, and why: the guarantee (see the mechanism `teacher_answers`); answers are remembered, since
+going over them again is free; most inputs are public images, since a generator that knows the teachers only through the
+student finds few inputs that tell them apart; the weight of non-target classes is 0.2, since at the paper's 8 a
+normalized gradient names the second class, not the first (measured: 9 % against 84 % of the silos' mean answers right).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from silosynth.common.auxiliary import as_inputs
+from silosynth.common.config import Section
+from silosynth.common.datasets.records import Features, Labels, to_unit_range
+from silosynth.common.events import Event
+from silosynth.common.procedural.dice import Dice
+from silosynth.common.schema import Schema
+from silosynth.common.teaching.distillation import likeliest
+from silosynth.common.teaching.views import draw_classifier
+from silosynth.server.recipes.base import Classifier, Product, Steps, Summed, Task
+from silosynth.server.recipes.outlook import Crowd, Outlook
+from silosynth.server.recipes.teacher_parameters import TeacherParameters
+from silosynth.server.recipes.teacher_questions import Questions, in_rows
+from silosynth.server.synthesis.generator import LATENT, Generator
+from silosynth.server.synthesis.public_inputs import public_inputs
+from silosynth.server.synthesis.pupil import Pupil, on_simplex
+
+_SAMPLED = 20  # records are the ones the student is surest of, among so many times as many as are asked for
+
+
+class FedDpsd:
+    name = "feddpsd"
+    parameters: type[Section] = TeacherParameters
+    levers: tuple[dict[str, Any], ...] = (
+        {"rounds": 2},
+        {"teachers": "sub-teachers", "sub_teachers": 100},
+        {"teachers": "dp-sgd"},
+    )
+    post_processing = (
+        "A student learns from the silos' noisy answers about public and generated inputs, and a generator from the "
+        "student; the synthetic records are the generator's, labelled by the student: neither has seen a record."
+    )
+
+    def events(self, task: Task, parameters: TeacherParameters, noise_multiplier: float) -> list[Event]:
+        return parameters.events(noise_multiplier)
+
+    def outlook(self, task: Task, parameters: TeacherParameters, crowd: Crowd) -> Outlook:
+        return parameters.outlook(Questions.of(task, parameters).example(), crowd)
+
+    def steps(self, task: Task, parameters: TeacherParameters) -> Steps:
+        questions, schema = Questions.of(task, parameters), task.schema
+        network = parameters.student or parameters.network
+        view = questions.view(network)
+        student = Pupil(view, draw_classifier(network, schema, view.features(), task.seed), task.seed)
+        generator = Generator(schema, max(2, round(parameters.generated * parameters.inputs)), task.seed)
+        for number in range(parameters.rounds):
+            made = generator.sample(generator.latents)
+            public = public_inputs(schema, parameters.inputs - len(made), task.seed, number)
+            inputs = _as_travelling(torch.cat([made, public]), schema)
+            thought = student.probabilities(inputs)
+            summed = yield questions.about(inputs, thought)
+            targets = _targets(summed, thought, parameters, number)
+            student.remember(inputs, targets)
+            loss = student.study(parameters.student_steps)
+            generator.learn(student, targets[: len(made)], parameters.generator_steps)
+            task.workplace.report(
+                (number + 1) / parameters.rounds, loss, lambda: _synthetic(task, generator, student, 2)[:2], "learning"
+            )
+        features, labels, soft_labels = _synthetic(task, generator, student, parameters.records_per_class)
+        return Product(
+            features,
+            labels,
+            soft_labels,
+            models={"student": _tensors(student.classifier), "generator": _tensors(generator.network)},
+            classifier=_classifier(student, schema),
+        )
+
+
+def _as_travelling(inputs: Tensor, schema: Schema) -> Tensor:
+    """What silos will see of them: images in 8 bits."""
+    return as_inputs(to_unit_range(in_rows(inputs, schema)), schema)
+
+
+def _targets(summed: Summed, thought: Tensor, parameters: TeacherParameters, number: int) -> Tensor:
+    """Probabilities to learn: the student's own, a step along the mean answer; steps shorten as it settles."""
+    answers = summed.blocks["answers"] / summed.silos
+    if parameters.answers == "classes":
+        votes = np.zeros(thought.shape)
+        np.put_along_axis(votes, likeliest(thought.numpy(), parameters.kept), answers, axis=1)
+        return torch.from_numpy(votes).float()
+    step = 1 / (1 + number) ** 0.5
+    return on_simplex(thought - step * torch.from_numpy(answers / parameters.parts).float())
+
+
+def _synthetic(task: Task, generator: Generator, student: Pupil, each: int) -> tuple[Features, Labels, Features]:
+    """Of each class the generated records that the student is surest of, with all it thinks of them."""
+    schema, count = task.schema, task.schema.classes * each
+    made = _as_travelling(generator.sample(Dice(task.seed, 2).normal(_SAMPLED * count, LATENT)), schema)
+    thought = student.probabilities(made)
+    labels = torch.arange(schema.classes).repeat(each)
+    chosen = thought.topk(each, dim=0).indices.reshape(-1)
+    records = to_unit_range(in_rows(made[chosen], schema)).reshape(-1, *schema.shape)
+    return records, labels.numpy(), thought[chosen].numpy()
+
+
+def _tensors(network: nn.Module) -> dict[str, npt.NDArray[Any]]:
+    return {name: tensor.detach().cpu().numpy() for name, tensor in network.state_dict().items()}
+
+
+def _classifier(student: Pupil, schema: Schema) -> Classifier:
+    return lambda features: student.probabilities(as_inputs(features, schema)).argmax(1).numpy()

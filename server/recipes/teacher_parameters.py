@@ -1,0 +1,95 @@
+"""What can be chosen about FedDPSD, what is asked of silos then, and how much of their answers is noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from silosynth.common.accounting import calibrate
+from silosynth.common.config import Section
+from silosynth.common.events import Event, SampledGaussian
+from silosynth.common.queries import TeacherAnswers
+from silosynth.server.recipes.base import Task
+from silosynth.server.recipes.outlook import Crowd, Outlook
+
+# Noise at which a student loses half of what it learns without, measured on digits.
+_BEARABLE = {"plain": 1.0, "sub-teachers": 1.0, "dp-sgd": 0.35}
+
+
+class TeacherParameters(Section):
+    """The paper: plain teachers, rounds = 200, inputs = 256, kept = 3, other_weight = 8.
+
+    `plain` teachers' answers are noised for a guarantee that covers a whole silo at once, which leaves nothing to learn
+    unless epsilon is large. `sub-teachers` and `dp-sgd` protect single records; with `dp-sgd` training alone is charged
+    and any number of answers is free.
+    """
+
+    teachers: Literal["plain", "sub-teachers", "dp-sgd"] = Field("dp-sgd", description="how silos train and answer")
+    answers: Literal["gradients", "classes"] = Field("gradients", description="the switch s: data- or label-sensitive")
+    sub_teachers: int = Field(25, ge=2, le=1024, description="K, of each silo, on disjoint parts of its records")
+    rounds: int = Field(8, ge=1, le=10_000, description="T")
+    inputs: int = Field(512, ge=2, le=1 << 16, description="b, about which silos are asked in each round")
+    kept: int = Field(3, ge=2, description="k: coordinates of a gradient, or classes to respond among")
+    other_weight: float = Field(0.2, ge=0, le=1e3, description="lambda, of all classes but the teacher's first")
+    network: Literal["linear", "mlp", "convnet"] = Field("linear", description="of teachers")
+    student: Literal["linear", "mlp", "convnet"] | None = Field(None, description="default: the teachers' network")
+    backbone: str | None = Field(None, description="a public network whose features they see; default: a shipped one")
+    teacher_steps: int = Field(600, ge=1, le=100_000, description="at most; training stops when it no longer helps")
+    private_steps: int = Field(150, ge=1, le=100_000, description="of DP-SGD")
+    sampling_probability: float = Field(0.1, gt=0, le=1, description="q, of DP-SGD")
+    clip: float = Field(8.0, gt=0, description="of a record's gradient in DP-SGD")
+    generated: float = Field(
+        0.25, ge=0, le=1, description="share of inputs that the generator makes; others are public"
+    )
+    student_steps: int = Field(300, ge=1, le=100_000, description="in each round")
+    generator_steps: int = Field(10, ge=0, le=10_000, description="in each round")
+    records_per_class: int = Field(50, ge=1, le=10_000, description="of the synthetic set")
+
+    @model_validator(mode="after")
+    def _responses_are_plain(self) -> Self:
+        if self.answers == "classes" and self.teachers != "plain":
+            raise ValueError('answers = "classes" are those of teachers = "plain": set both')
+        return self
+
+    def noise_for(self, task: Task) -> float:
+        return calibrate(self.events, task.epsilon, task.delta)
+
+    @property
+    def parts(self) -> int:
+        return self.sub_teachers if self.teachers == "sub-teachers" else 1
+
+    def events(self, noise_multiplier: float) -> list[Event]:
+        if self.teachers == "dp-sgd":
+            return [SampledGaussian(noise_multiplier, self.sampling_probability, self.private_steps)]
+        return [SampledGaussian(noise_multiplier)] * self.rounds
+
+    def outlook(self, query: TeacherAnswers, crowd: Crowd) -> Outlook:
+        noise = _noise_of_training(query, crowd) if query.teachers == "dp-sgd" else _noise_of_answers(query, crowd)
+        return Outlook(
+            [query] * self.rounds,
+            noise,
+            _BEARABLE[query.teachers],
+            records_help=query.teachers == "dp-sgd",
+            silo_views=crowd.records + self.rounds * self.inputs,
+            server_views=self.rounds * self.inputs * (1 + round(self.generated * self.generator_steps)),
+        )
+
+
+def _noise_of_answers(query: TeacherAnswers, crowd: Crowd) -> float:
+    """Its length in one input's mean answer, which is no longer than 1."""
+    if query.answers == "classes":
+        response = query.response()
+        assert response is not None
+        kept, others = response.kept, (1 - response.kept) / (response.choices - 1)
+        return math.sqrt((1 - kept**2) / crowd.silos) / max(kept - others, 1e-9)
+    return query.plan().noise_std * math.sqrt(query.schema.classes / crowd.silos) / query.parts
+
+
+def _noise_of_training(query: TeacherAnswers, crowd: Crowd) -> float:
+    """Its length in the mean gradient of all steps and silos, which is no longer than the clip."""
+    training = query.training()
+    weights, steps = training.layout().size, training.steps * crowd.silos
+    drawn = training.sampling_probability * crowd.records
+    return training.noise_multiplier * math.sqrt(weights / steps) / drawn

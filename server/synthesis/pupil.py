@@ -1,0 +1,60 @@
+"""The student: a classifier that learns from all that teachers ever said, as often as it likes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from silosynth.common.procedural.dice import Dice
+from silosynth.common.teaching.views import View
+
+_BATCH = 256
+_LEARNING_RATE = 2e-3
+_WEIGHT_DECAY = 1e-3
+_LOOK = 256  # inputs seen at once
+
+
+@dataclass
+class Pupil:
+    """Answers once paid for are remembered: going over them again costs no privacy, however often."""
+
+    view: View
+    classifier: nn.Module
+    seed: int
+    _seen: list[Tensor] = field(default_factory=list)
+    _targets: list[Tensor] = field(default_factory=list)
+
+    @torch.no_grad()
+    def probabilities(self, inputs: Tensor) -> Tensor:
+        return torch.cat([self.classifier(self.view(part)).softmax(1) for part in torch.split(inputs, _LOOK)])
+
+    def remember(self, inputs: Tensor, targets: Tensor) -> None:
+        with torch.no_grad():
+            self._seen += [self.view(part) for part in torch.split(inputs, _LOOK)]
+        self._targets.append(targets)
+
+    def study(self, steps: int) -> float:
+        """Cross-entropy to everything remembered, the learning rate falling to nothing."""
+        seen, targets = torch.cat(self._seen), torch.cat(self._targets)
+        optimizer = torch.optim.AdamW(self.classifier.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
+        schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+        dice, loss = Dice(self.seed, len(targets)), torch.zeros(())
+        for _ in range(steps):
+            drawn = dice.integers(len(targets), min(_BATCH, len(targets)))
+            loss = F.cross_entropy(self.classifier(seen[drawn]), targets[drawn])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+        return float(loss.detach())
+
+
+def on_simplex(points: Tensor) -> Tensor:
+    """The nearest probabilities to each row."""
+    falling, _ = points.sort(dim=1, descending=True)
+    excess = (falling.cumsum(1) - 1) / torch.arange(1, points.shape[1] + 1)
+    last = (falling > excess).sum(1, keepdim=True) - 1
+    return (points - excess.gather(1, last)).clamp(min=0)
