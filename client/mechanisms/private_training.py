@@ -48,7 +48,7 @@ def private_training(query: PrivateTraining, records: Records, bench: Bench) -> 
     view = view_for(query, bench)
     classifier = draw_classifier(query.network, query.schema, query.features, query.seed)
     seen, labels = view.of_records(records.flat()).cpu(), torch.from_numpy(records.labels)
-    gradients, descent = per_record_gradients(classifier), _Descent(flat_weights(classifier), query.network)
+    gradients, descent = per_record_gradients(classifier), Descent(flat_weights(classifier), query.network)
     for step in range(query.steps):
         drawn = np.flatnonzero(coin_flips(bench.entropy, len(records), query.sampling_probability))
         sums = clipped_sum(gradients, descent.weights, seen[drawn], labels[drawn], query.clip)
@@ -87,7 +87,7 @@ def per_record_gradients(classifier: nn.Module) -> Gradients:
     return lambda weights, seen, labels: each(weights, seen, labels).detach().double().numpy()
 
 
-class _Descent:
+class Descent:
     """Adam, and a running average of its weights, which the noise of single steps moves less."""
 
     def __init__(self, weights: Tensor, network: str) -> None:

@@ -33,7 +33,11 @@ class Pupil:
 
     def remember(self, inputs: Tensor, targets: Tensor) -> None:
         with torch.no_grad():
-            self._seen += [self.view(part) for part in torch.split(inputs, _LOOK)]
+            self.remember_seen(torch.cat([self.view(part) for part in torch.split(inputs, _LOOK)]), targets)
+
+    def remember_seen(self, seen: Tensor, targets: Tensor) -> None:
+        """Of inputs that were looked at before."""
+        self._seen.append(seen)
         self._targets.append(targets)
 
     def study(self, steps: int) -> float:
