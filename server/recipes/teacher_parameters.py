@@ -32,7 +32,7 @@ class TeacherParameters(Section):
     rounds: int = Field(8, ge=1, le=10_000, description="T")
     inputs: int = Field(512, ge=2, le=1 << 16, description="b, about which silos are asked in each round")
     kept: int = Field(3, ge=2, description="k: coordinates of a gradient, or classes to respond among")
-    other_weight: float = Field(0.2, ge=0, le=1e3, description="lambda, of all classes but the teacher's first")
+    other_weight: float = Field(1.0, ge=0, le=1e3, description="lambda, of all classes but the teacher's first")
     network: Literal["linear", "mlp", "convnet"] = Field("linear", description="of teachers")
     student: Literal["linear", "mlp", "convnet"] | None = Field(None, description="default: the teachers' network")
     backbone: str | None = Field(None, description="a public network whose features they see; default: a shipped one")
