@@ -98,7 +98,7 @@ def _targets(summed: Summed, thought: Tensor, parameters: TeacherParameters, num
     answers = summed.blocks["answers"] / summed.silos
     if parameters.answers == "classes":
         votes = np.zeros(thought.shape)
-        np.put_along_axis(votes, likeliest(thought.numpy(), parameters.kept), answers, axis=1)
+        np.put_along_axis(votes, likeliest(thought.numpy(), answers.shape[1]), answers, axis=1)
         return torch.from_numpy(votes).float()
     step = 1 / (1 + number) ** 0.5
     return on_simplex(thought - step * torch.from_numpy(answers / parameters.parts).float())

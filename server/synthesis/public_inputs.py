@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from silosynth.common.auxiliary import as_inputs
 from silosynth.common.procedural import procedural_batches
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.schema import Schema
@@ -19,8 +20,9 @@ _STREAM = 0xFED
 
 def public_inputs(schema: Schema, count: int, seed: int, number: int) -> Tensor:
     """The so-many-th batch, as networks take them."""
-    if not schema.is_image:
-        return Dice(seed, _STREAM, number).uniform(count, schema.dimension, low=-1.0, high=1.0)
+    if not schema.is_image or count == 0:
+        rows = Dice(seed, _STREAM, number).uniform(count, schema.dimension, low=-1.0, high=1.0)
+        return as_inputs(rows.numpy(), schema)
     height, width, channels = schema.shape
     side = max(height, width, _SMALLEST_PAINTED_SIDE)
     painted = channels if channels in (1, 3) else 1

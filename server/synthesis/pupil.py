@@ -1,4 +1,4 @@
-"""The student: a classifier that learns from all that teachers ever said, as often as it likes."""
+"""The student: a classifier that learns from what teachers said, as often as it likes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ _BATCH = 256
 _LEARNING_RATE = 2e-3
 _WEIGHT_DECAY = 1e-3
 _LOOK = 256  # inputs seen at once
+_REMEMBERED = 20_000  # inputs; older ones are forgotten, lest memory grow with the rounds
 
 
 @dataclass
 class Pupil:
-    """Answers once paid for are remembered: going over them again costs no privacy, however often."""
+    """Answers once paid for are remembered: going over them again costs no privacy."""
 
     view: View
     classifier: nn.Module
     seed: int
     _seen: list[Tensor] = field(default_factory=list)
     _targets: list[Tensor] = field(default_factory=list)
+    _studies: int = 0
 
     @torch.no_grad()
     def probabilities(self, inputs: Tensor) -> Tensor:
@@ -39,13 +41,16 @@ class Pupil:
         """Of inputs that were looked at before."""
         self._seen.append(seen)
         self._targets.append(targets)
+        while len(self._targets) > 1 and sum(map(len, self._targets)) > _REMEMBERED:
+            del self._seen[0], self._targets[0]
 
     def study(self, steps: int) -> float:
         """Cross-entropy to everything remembered, the learning rate falling to nothing."""
         seen, targets = torch.cat(self._seen), torch.cat(self._targets)
         optimizer = torch.optim.AdamW(self.classifier.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
-        dice, loss = Dice(self.seed, len(targets)), torch.zeros(())
+        dice, loss = Dice(self.seed, self._studies), torch.zeros(())
+        self._studies += 1
         for _ in range(steps):
             drawn = dice.integers(len(targets), min(_BATCH, len(targets)))
             loss = F.cross_entropy(self.classifier(seen[drawn]), targets[drawn])

@@ -25,6 +25,7 @@ from silosynth.server.recipes import feddpsd, recipe_named
 from silosynth.server.recipes.base import Product, Summed, Task, drive
 from silosynth.server.recipes.outlook import Crowd
 from silosynth.server.recipes.teacher_parameters import TeacherParameters
+from silosynth.server.synthesis import pupil
 from silosynth.server.synthesis.generator import Generator
 from silosynth.server.synthesis.pupil import Pupil, on_simplex
 
@@ -66,6 +67,20 @@ class TestTheGame:
     def test_responses_without_noise_teach_too(self, train: Records) -> None:
         product = run([train], math.inf, teachers="plain", teacher_steps=400, answers="classes", kept=10)
         assert accuracy(product) > 0.6
+
+    @pytest.mark.parametrize("generated", [0.0, 1.0])
+    def test_inputs_may_all_be_public_or_all_be_made(self, generated: float, train: Records) -> None:
+        product = run([train.take(np.arange(50))], 8.0, generated=generated, private_steps=2, inputs=8, kept=10)
+        assert np.isfinite(product.features).all()
+
+    def test_the_student_remembers_so_much_and_no_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pupil, "_REMEMBERED", 10)
+        schema = Schema((3,), 3)
+        student = Pupil(View(schema, None, pick_device("cpu")), draw_classifier("linear", schema, 0, 0), 0)
+        for _ in range(5):
+            student.remember(torch.zeros(4, 3), torch.full((4, 3), 1 / 3))
+        assert sum(map(len, student._targets)) == sum(map(len, student._seen)) == 8
+        assert math.isfinite(student.study(3))
 
     def test_responses_are_those_of_plain_teachers(self) -> None:
         with pytest.raises(ConfigError, match="set both"):
