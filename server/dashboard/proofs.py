@@ -7,7 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from silosynth.common.accounting import epsilon
-from silosynth.common.events import Event, PostProcessing, cost, merge
+from silosynth.common.errors import SilosynthError
+from silosynth.common.events import PostProcessing, cost, merge
+from silosynth.common.heads import Head
 from silosynth.common.queries import digest
 from silosynth.common.releases import Receipt
 from silosynth.server.dashboard.sources import Sources, read_manifest
@@ -36,9 +38,19 @@ def proven_by_silo(sources: Sources) -> dict[str, list[Proven]]:
     return by_silo
 
 
-def spent(proofs: list[Proven], delta: float) -> float:
-    """Epsilon of everything these receipts were charged for; infinite where there was no noise."""
-    return _epsilon(merge(cost(proven.receipt.event) for proven in proofs), delta)
+def spent(sources: Sources, proofs: list[Proven], delta: float) -> float | None:
+    """Epsilon of everything these receipts were charged for, infinite where there was no noise; None if not known yet."""
+    events = merge(cost(proven.receipt.event) for proven in proofs)
+    return sources.reckoning.ask((events, delta), lambda: epsilon(events, delta))
+
+
+@lru_cache(maxsize=4096)
+def is_signed(noun: Head | Receipt) -> bool:
+    try:
+        noun.verify()
+    except SilosynthError:
+        return False
+    return True
 
 
 def in_words(receipt: Receipt) -> str:
@@ -57,8 +69,3 @@ def _receipts(path: Path) -> list[tuple[Receipt, str]]:
     manifest = read_manifest(path)
     mechanisms = {digest(query): query.mechanism for query in manifest.restored_queries()}
     return [(receipt, mechanisms.get(receipt.query_digest, "unknown")) for receipt in manifest.restored_receipts()]
-
-
-@lru_cache(maxsize=1024)
-def _epsilon(events: tuple[Event, ...], delta: float) -> float:
-    return epsilon(events, delta)

@@ -16,6 +16,7 @@ from silosynth.common.heads import Head
 from silosynth.common.publication.manifest import Manifest
 from silosynth.common.publication.names import ReleaseName
 from silosynth.server.config import RunConfig, ServerConfig, load_server
+from silosynth.server.dashboard.reckoning import Reckoning
 from silosynth.server.dashboard.story import Story
 from silosynth.server.journal import FORMING, JournalReader
 from silosynth.server.releases.entries import Entry
@@ -65,6 +66,7 @@ class Sources:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.store = Store(folder / STORE_FOLDER)
+        self.reckoning = Reckoning()
         self._followers: dict[int, _Follower] = {}
         self._lock = threading.Lock()
 
@@ -150,7 +152,7 @@ class Sources:
         watched = [self.folder / "server.toml", self.folder / "witness.db"]
         for pattern in _WATCHED:
             watched += self.folder.glob(pattern)
-        return hash(tuple(sorted((str(path), *_stamp(path)) for path in watched)))
+        return hash((self.reckoning.done, *sorted((str(path), *_stamp(path)) for path in watched)))
 
     def _follow(self, number: int) -> Run | None:
         with self._lock:

@@ -7,11 +7,10 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from silosynth.common.errors import SilosynthError
 from silosynth.common.heads import Head
 from silosynth.common.publication.manifest import head_wire, receipt_wire
 from silosynth.common.releases import Receipt
-from silosynth.server.dashboard.proofs import Proven, in_words, proven_by_silo
+from silosynth.server.dashboard.proofs import Proven, in_words, is_signed, proven_by_silo
 from silosynth.server.dashboard.sources import Sources
 from silosynth.server.dashboard.tags import Public, View
 
@@ -77,7 +76,7 @@ def _head(head: Head, proofs: list[Proven]) -> LedgerHead:
         sequence=head.sequence,
         hash=head.hash.hex(),
         key=hashlib.sha256(head.public_key).hexdigest(),
-        signed=_signed(head),
+        signed=is_signed(head),
         shown=len(receipts),
         words=problem or f"entries shown here: {len(receipts):,}, all signed and linked{elsewhere}",
         sound=not problem,
@@ -86,7 +85,7 @@ def _head(head: Head, proofs: list[Proven]) -> LedgerHead:
 
 def _broken(head: Head, receipts: list[Receipt]) -> str:
     """What does not fit together: signatures, links between neighbouring entries, and the head."""
-    if not _signed(head) or not all(map(_signed, receipts)):
+    if not is_signed(head) or not all(map(is_signed, receipts)):
         return "a signature does not hold: ask the silo for its ledger"
     for before, after in itertools.pairwise(receipts):
         if after.sequence == before.sequence + 1 and after.previous_hash != before.entry_hash:
@@ -111,14 +110,6 @@ def _entry(proven: Proven) -> LedgerEntry:
         query=receipt.query_digest.hex(),
         previous=receipt.previous_hash.hex(),
         hash=receipt.entry_hash.hex(),
-        signed=_signed(receipt),
+        signed=is_signed(receipt),
         releases=proven.releases,
     )
-
-
-def _signed(noun: Head | Receipt) -> bool:
-    try:
-        noun.verify()
-    except SilosynthError:
-        return False
-    return True

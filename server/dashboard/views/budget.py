@@ -27,7 +27,7 @@ class SiloBudget(View):
     remaining: Public[float | None]
     delta: Public[float]
     declared_at: Public[float | None]
-    proven: Public[float]
+    proven: Public[float | None]  # None while it is being computed
     receipts: Public[int]
     spent_share: Public[float]  # of the bar, in per cent
     reserved_share: Public[float]
@@ -57,7 +57,7 @@ def budget_page(sources: Sources, wish: Wish | None = None) -> BudgetPage:
     runs, proofs = sources.runs(), proven_by_silo(sources)
     names = [silo.name for silo in sources.server().silos]
     names += sorted(proofs.keys() - set(names))  # a silo that was removed has spent all the same
-    silos = tuple(_budget(name, runs, proofs.get(name, [])) for name in names)
+    silos = tuple(_budget(sources, name, runs, proofs.get(name, [])) for name in names)
     return BudgetPage(
         unit=UNIT,
         silos=silos,
@@ -78,7 +78,7 @@ def budget_page(sources: Sources, wish: Wish | None = None) -> BudgetPage:
     )
 
 
-def _budget(name: str, runs: list[Run], proofs: list[Proven]) -> SiloBudget:
+def _budget(sources: Sources, name: str, runs: list[Run], proofs: list[Proven]) -> SiloBudget:
     declared = next((part for part in _parts(name, runs) if part.total is not None), None)
     delta = next((part.delta for part in _parts(name, runs) if part.delta), None) or _USUAL_DELTA
     reserved = sum(_reserved(run, name) for run in runs)
@@ -92,7 +92,7 @@ def _budget(name: str, runs: list[Run], proofs: list[Proven]) -> SiloBudget:
         remaining=None if total is None or paid is None else max(total - paid, 0.0),
         delta=delta,
         declared_at=declared.last_seen if declared else None,
-        proven=spent(proofs, delta),
+        proven=spent(sources, proofs, delta),
         receipts=len(proofs),
         spent_share=_share(paid, total),
         reserved_share=min(_share(reserved, total), 100.0 - _share(paid, total)),

@@ -138,11 +138,12 @@ def comparison_page(
 
 
 def _checks(sources: Sources, one: Published, card: ReleaseCard, manifest: Manifest) -> tuple[Check, ...]:
-    damaged = _misplaced(sources, one, manifest)
-    problem = _cost_problem(sources.manifest_path(one.entry))
+    damaged, path = _misplaced(sources, one, manifest), sources.manifest_path(one.entry)
+    problem = sources.reckoning.ask(path, lambda: _cost_problem(path))
+    words = "being checked" if problem is None else problem or "every silo signed, and the epsilon follows from it"
     return (
         Check("Signature", card.genuine, card.signature),
-        Check("Receipts and epsilon", not problem, problem or "every silo signed, and the epsilon follows from it"),
+        Check("Receipts and epsilon", not problem, words),
         Check("Files", not damaged, damaged or f"{len(manifest.files):,} are there, with the right sizes"),
     )
 
@@ -170,7 +171,6 @@ def _signature_problem(path: Path, publisher: str | None) -> str | None:
     return None if publisher else "signed, but this server's own key cannot be read to compare"
 
 
-@lru_cache(maxsize=512)
 def _cost_problem(path: Path) -> str:
     try:
         verify_cost(read_manifest(path))
