@@ -138,6 +138,8 @@ class _Dashboard:
         now = time.monotonic()
         if self._processes.alive() or now < self._not_before:
             return
+        if now - self._not_before > _LONGEST_PAUSE_SECONDS:  # it has lived long: this is no sickness
+            self._pause = _SHORTEST_PAUSE_SECONDS
         if "dashboard" in self._processes.children:
             log = self._processes.children["dashboard"].log
             self._console.print(f"The dashboard ended: starting it again; its log is {log}", style="yellow")

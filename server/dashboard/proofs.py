@@ -39,7 +39,7 @@ def proven_by_silo(sources: Sources) -> dict[str, list[Proven]]:
 
 
 def spent(sources: Sources, proofs: list[Proven], delta: float) -> float | None:
-    """Epsilon of everything these receipts were charged for, infinite where there was no noise; None if not known yet."""
+    """Epsilon of all that these receipts were charged for, infinite without noise; None if it is not known yet."""
     events = merge(cost(proven.receipt.event) for proven in proofs)
     return sources.reckoning.ask((events, delta), lambda: epsilon(events, delta))
 

@@ -14,7 +14,7 @@ _PATIENCE_SECONDS = 0.25  # most are quicker
 
 
 class Reckoning:
-    """Safe to use from many threads. What was computed once is known for ever: what it is computed from never changes."""
+    """Safe to use from many threads. What was computed once stays known: what it is computed from never changes."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, Future[Any]] = {}

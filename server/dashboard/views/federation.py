@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from dataclasses import dataclass
 
+from silosynth.common.errors import ConfigError
+from silosynth.common.heads import Head
 from silosynth.server.config import SiloEntry
 from silosynth.server.dashboard.sources import Run, Sources
 from silosynth.server.dashboard.story import Part
@@ -102,7 +105,9 @@ def _headline(entry: Entry) -> Headline:
 
 
 def _silos(sources: Sources, runs: list[Run]) -> tuple[SiloCard, ...]:
-    heads = {head.silo: head for head in sources.heads()}
+    heads: dict[str, Head] = {}
+    with contextlib.suppress(ConfigError):  # the audit page tells what is wrong with them
+        heads = {head.silo: head for head in sources.heads()}
     cards = []
     for entry in sources.server().silos:
         parts = [run.story.parts[entry.name] for run in runs if entry.name in run.story.parts]
