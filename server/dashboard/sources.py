@@ -121,8 +121,9 @@ class Sources:
         """By release, the newest of each: as it was released, or evaluated anew on public records since."""
         found = {one.name: self._released_evaluation(one.entry) for one in published}
         for anew in reversed(self.evidence("evaluation.json")):
-            if anew.document.get("release") in found:
-                found[anew.document["release"]] = anew
+            name = str(anew.document.get("release"))
+            if name in found:
+                found[name] = _renewed(found[name], anew)
         return {name: report for name, report in found.items() if report is not None}
 
     def _released_evaluation(self, entry: Entry) -> Found | None:
@@ -183,6 +184,12 @@ class _Follower:
 @lru_cache(maxsize=512)
 def read_manifest(path: Path) -> Manifest:
     return Manifest.from_bytes(path.read_bytes())
+
+
+def _renewed(old: Found | None, new: Found) -> Found:
+    """What only the run knew, such as the ceiling, still holds."""
+    said = {name: value for name, value in new.document.items() if value not in (None, {}, [])}
+    return Found(new.place, {**old.document, **said}) if old else new
 
 
 def _parsed(content: bytes, name: str) -> dict[str, Any]:

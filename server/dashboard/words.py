@@ -29,7 +29,7 @@ def _reads(words: Callable[[Any], str]) -> Filter:
 
 
 def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M:%S UTC").lstrip("0")
+    return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M UTC").lstrip("0")
 
 
 def _day(text: str) -> str:
@@ -41,7 +41,7 @@ def _day(text: str) -> str:
 
 
 def _clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S")
+    return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %H:%M:%S").lstrip("0")
 
 
 def _figure(value: float) -> str:

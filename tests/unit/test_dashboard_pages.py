@@ -275,3 +275,18 @@ def test_logging_out_ends_the_session(shown: ShownServer) -> None:
         client.cookies.set("silosynth-session", session)
         assert client.get("/runs.json").status_code == 401
     tokens.revoke("guest")
+
+
+def test_a_release_evaluated_anew_keeps_what_only_the_run_knew(shown: ShownServer, tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    shutil.copytree(shown.folder, folder)
+    sources = Sources(folder)
+    released = sources.evaluations(sources.published())["biopsies/1"].document
+    anew = {**released, "release": "biopsies/1", "accuracy": 0.85, "ceiling": None, "baselines": {}}
+    (folder / "evidence/evaluation.json").write_text(json.dumps(anew))
+    with client_of(folder) as client:
+        detail = client.get("/evaluation.json?release=biopsies/1").json()["data"]["detail"]
+    assert detail["measured_anew"] == "evidence/evaluation.json"
+    rungs = {rung["kind"]: rung["accuracy"] for rung in detail["rungs"]}
+    assert (rungs["this"], rungs["ceiling"]) == (0.85, 0.97)
+    assert any("prototypes" in rung["words"] for rung in detail["rungs"])
