@@ -9,7 +9,8 @@ function renew(old, fresh) {
   if (old.isEqualNode(fresh) || old.classList?.contains("plot")) return;
   if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) return old.replaceWith(fresh);
   if (old.nodeType !== Node.ELEMENT_NODE) { old.nodeValue = fresh.nodeValue; return; }
-  if (old.matches("input, select")) return;
+  if (old.matches("input")) return;
+  if (old.matches("select")) { const chosen = old.value; old.replaceChildren(...fresh.childNodes); old.value = chosen; return; }
   for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && name !== "open") old.removeAttribute(name);
   for (const { name, value } of fresh.attributes) if (name !== "open" && old.getAttribute(name) !== value) old.setAttribute(name, value);
   const was = [...old.childNodes], is = [...fresh.childNodes];

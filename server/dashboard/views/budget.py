@@ -73,7 +73,7 @@ def budget_page(sources: Sources, wish: Wish | None = None) -> BudgetPage:
             )
             for one in sources.published()
         ),
-        form=plan_form(runs, wish),
+        form=plan_form(sources, runs, wish),
         plan=None if wish is None else planned(wish),
     )
 

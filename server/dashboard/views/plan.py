@@ -8,10 +8,9 @@ from functools import lru_cache
 
 from silosynth.common.errors import ConfigError, SilosynthError
 from silosynth.common.schema import Schema
-from silosynth.server.dashboard.sources import Run
+from silosynth.server.dashboard.sources import Run, Sources
 from silosynth.server.dashboard.tags import Public, View
 
-RECIPES = ("dosser", "ldpdc", "ndpdc", "prototypes", "ridge", "sps")
 _MOST = 10_000_000
 
 
@@ -39,7 +38,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class PlanForm(View):
-    recipes: Public[tuple[str, ...]]
+    recipes: Public[tuple[str, ...]]  # as far as they are known yet
     recipe: Public[str]
     epsilon: Public[float]
     delta: Public[float]
@@ -71,10 +70,17 @@ class PlanResult(View):
     command: Public[str] = ""
 
 
-def plan_form(runs: list[Run], wish: Wish | None) -> PlanForm:
+def plan_form(sources: Sources, runs: list[Run], wish: Wish | None) -> PlanForm:
     """Filled in with what was asked, else with the last run's settings."""
     said = wish or (_like(runs[0]) if runs else Wish("prototypes", 2.0, 1e-5, 3, 1000, 10, "28x28x1"))
-    return PlanForm(RECIPES, **vars(said), from_run=runs[0].number if runs and wish is None else None)
+    known = sources.reckoning.ask("recipes", _recipe_names) or (said.recipe,)
+    return PlanForm(known, **vars(said), from_run=runs[0].number if runs and wish is None else None)
+
+
+def _recipe_names() -> tuple[str, ...]:
+    from silosynth.server.recipes import RECIPES  # brings torch along, which takes seconds
+
+    return tuple(sorted(RECIPES))
 
 
 def _like(run: Run) -> Wish:
