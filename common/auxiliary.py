@@ -61,14 +61,18 @@ def decode_auxiliary(content: bytes, schema: Schema) -> Features:
 @lru_cache(maxsize=4)
 def procedural_auxiliary(schema: Schema) -> Features:
     """Flat images of the schema's shape, in 8 bits: what two machines compute a little differently is rounded away."""
+    images = procedural_images(schema, _PROCEDURAL_COUNT, _PROCEDURAL_SEED)
+    pixels = to_bytes_range(images.permute(0, 2, 3, 1).numpy())
+    return to_unit_range(pixels.reshape(len(pixels), -1))
+
+
+def procedural_images(schema: Schema, count: int, seed: int, number: int = 0) -> torch.Tensor:
+    """The so-many-th batch of a seed's, as networks take them."""
     height, width, channels = schema.shape
     painted_channels = channels if channels in (1, 3) else 1
     side = max(height, width, _SMALLEST_PAINTED_SIDE)
-    batches = procedural_batches(_PROCEDURAL_SEED, _PROCEDURAL_COUNT, painted_channels, side)
-    images, _ = next(batches)
-    images = F.interpolate(images, (height, width), mode="bilinear").expand(-1, channels, -1, -1)
-    pixels = to_bytes_range(images.permute(0, 2, 3, 1).numpy())
-    return to_unit_range(pixels.reshape(len(pixels), -1))
+    images, _ = next(procedural_batches(seed, count, painted_channels, side, start=number))
+    return F.interpolate(images, (height, width), mode="bilinear").expand(-1, channels, -1, -1)
 
 
 def as_inputs(features: Features, schema: Schema) -> torch.Tensor:

@@ -119,6 +119,7 @@ def describe(vault: Inspection, request: Request, answered: bool = False) -> Doc
         "mechanism": query.mechanism,
         "parameters": parameters,
         "backbones": [backbone_name(backbone) for backbone in query.backbones()],
+        "remark": query.remark(),
         "values": query.layout().size,
         "epsilon_alone": accounting.epsilon([query.event()], terms.delta),
         "epsilon_spent": accounting.epsilon(vault.spent(), terms.delta),

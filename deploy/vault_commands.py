@@ -175,7 +175,8 @@ def _show(document: dict[str, Any]) -> None:
         f"{document['values']} values\n"
         f"  epsilon: {document['epsilon_alone']:.4g} by itself; {document['epsilon_spent']:.4g} of "
         f"{document['epsilon_total']:g} spent, {document['epsilon_after']:.4g} after it"
-        + ("" if document["fits"] else ", which the budget does not allow"),
+        + ("" if document["fits"] else ", which the budget does not allow")
+        + (f"\n  {document['remark']}" if document["remark"] else ""),
         highlight=False,
         soft_wrap=True,
     )

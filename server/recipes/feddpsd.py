@@ -116,7 +116,9 @@ def _synthetic(task: Task, generator: Generator, student: Pupil, each: int) -> t
 
 
 def _tensors(network: nn.Module) -> dict[str, npt.NDArray[Any]]:
-    return {name: tensor.detach().cpu().numpy() for name, tensor in network.state_dict().items()}
+    """Without BatchNorm's batch counters, which nobody needs to use it."""
+    tensors = network.state_dict().items()
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors if tensor.is_floating_point()}
 
 
 def _classifier(student: Pupil, schema: Schema) -> Classifier:
