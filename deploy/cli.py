@@ -29,6 +29,14 @@ from silosynth.deploy import (
     vault_commands,
 )
 from silosynth.deploy.formats import Format, FormatOption
+from silosynth.deploy.sim_options import (
+    BudgetOption,
+    DeltaOption,
+    EpsilonOption,
+    PartitionOption,
+    RecipeOption,
+    SeedOption,
+)
 
 app = typer.Typer(
     help="Federated, differentially private synthetic data: silos verify what leaves the building.",
@@ -59,14 +67,12 @@ def root() -> None:
 @app.command()
 def demo(
     silos: Annotated[int, typer.Option(min=1, max=50, help="How many silos to simulate.")] = 5,
-    recipe: Annotated[str, typer.Option(help="How to synthesize: see the README for the recipes' names.")] = "ldpdc",
-    epsilon: Annotated[float, typer.Option(min=0.01, help="What each silo is asked to spend.")] = 4.0,
-    budget: Annotated[float, typer.Option(min=0.01, help="What each silo's ledger allows in total.")] = 10.0,
-    delta: Annotated[float, typer.Option(min=0, max=1, help="Probability with which epsilon may not hold.")] = 1e-5,
-    partition: Annotated[
-        str, typer.Option(help="How records are dealt: iid, dirichlet:0.5, classes, powerlaw:1.5.")
-    ] = "iid",
-    seed: Annotated[int, typer.Option(help="Seed of public randomness; never of privacy noise.")] = 0,
+    recipe: RecipeOption = "ldpdc",
+    epsilon: EpsilonOption = 4.0,
+    budget: BudgetOption = 10.0,
+    delta: DeltaOption = 1e-5,
+    partition: PartitionOption = "iid",
+    seed: SeedOption = 0,
     folder: Annotated[Path, typer.Option(help="Where everything is written.")] = Path("silosynth-demo"),
     output: FormatOption = Format.text,
 ) -> None:

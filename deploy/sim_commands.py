@@ -13,6 +13,14 @@ from rich.table import Table
 
 from silosynth.common.errors import ConfigError
 from silosynth.deploy.formats import Format, FormatOption
+from silosynth.deploy.sim_options import (
+    BudgetOption,
+    DeltaOption,
+    EpsilonOption,
+    PartitionOption,
+    RecipeOption,
+    SeedOption,
+)
 
 if TYPE_CHECKING:
     from silosynth.deploy.sim.engine import Engine, SimFolder
@@ -43,16 +51,12 @@ def up(
     classes: Annotated[
         int | None, typer.Option(min=1, help="Of the records, where their format does not tell.")
     ] = None,
-    recipe: Annotated[
-        str, typer.Option(help="How to synthesize: see the README for the recipes' names.")
-    ] = "prototypes",
-    epsilon: Annotated[float, typer.Option(min=0.01, help="What each silo is asked to spend.")] = 4.0,
-    budget: Annotated[float, typer.Option(min=0.01, help="What each silo's ledger allows in total.")] = 10.0,
-    delta: Annotated[float, typer.Option(min=0, max=1, help="Probability with which epsilon may not hold.")] = 1e-5,
-    partition: Annotated[
-        str, typer.Option(help="How records are dealt: iid, dirichlet:0.5, classes, powerlaw:1.5.")
-    ] = "iid",
-    seed: Annotated[int, typer.Option(help="Seed of public randomness; never of privacy noise.")] = 0,
+    recipe: RecipeOption = "prototypes",
+    epsilon: EpsilonOption = 4.0,
+    budget: BudgetOption = 10.0,
+    delta: DeltaOption = 1e-5,
+    partition: PartitionOption = "iid",
+    seed: SeedOption = 0,
     quorum: Annotated[int | None, typer.Option(min=1, help="Fewest silos that must answer; half, if not said.")] = None,
     chaos: Annotated[bool, typer.Option("--chaos", help="Kill silos and bring them back during the run.")] = False,
     engine: EngineOption = EngineName.docker,
@@ -212,13 +216,11 @@ def _run(session: Session, question: Any, chaos: bool) -> dict[str, Any]:
     for silo, facts in view.silos.items():
         table.add_row(silo, f"{facts.spent:.3f}", f"{facts.total:g}")
     console.print(table)
-    console.print(f"Dataset    {run / 'release'}\nDashboard  {session.engine.dashboard()}", soft_wrap=True)
-    if session.engine.dashboard().startswith("https:"):
-        server = session.home.server.folder
-        console.print(f"To log in: silosynth server grant ME --dashboard --folder {server}", soft_wrap=True)
+    dashboard = session.engine.dashboard(f"sim-{run.name}")
+    console.print(f"Dataset    {run / 'release'}\nDashboard  {dashboard}", soft_wrap=True, highlight=False)
     console.print(
         f"The federation stays up. To end it: silosynth sim down --folder {session.home.folder}", soft_wrap=True
     )
     spent = {silo: facts.spent for silo, facts in view.silos.items()}
-    release = {"run": int(run.name), "name": name, "release": str(run / "release")}
+    release = {"run": int(run.name), "name": name, "release": str(run / "release"), "dashboard": dashboard}
     return release | {"pulled": {silo: str(place) for silo, place in pulled.items()}, "spent": spent}

@@ -76,6 +76,7 @@ class ServerSupervisor:
 
 def run_part(server: ServerFolder, part: str, console: Console) -> NoReturn:
     """Become one part of a server, for those whose orchestrator starts, watches and restarts each by itself."""
+    _wait_for_folder(server, console)
     if part == ADMISSION:
         admission = _Admission(server, console, admitted=0)
         serve_metrics(server, console)
@@ -84,6 +85,14 @@ def run_part(server: ServerFolder, part: str, console: Console) -> NoReturn:
             time.sleep(_WATCH_SECONDS)
     program = PARTS[part](server)
     os.execvpe(program.command[0], program.command, {**os.environ, **program.environment})  # noqa: S606
+
+
+def _wait_for_folder(server: ServerFolder, console: Console) -> None:
+    """A volume may be mounted before anybody has put the folder there."""
+    if not (server.folder / "server.toml").exists():
+        console.print(f"Waiting for {server.folder / 'server.toml'}: bring the provisioned folder here", soft_wrap=True)
+    while not (server.folder / "server.toml").exists():
+        time.sleep(_WATCH_SECONDS)
 
 
 class _Admission:

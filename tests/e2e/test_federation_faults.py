@@ -8,13 +8,13 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import ledgers
 from support.descendants import VARIABLE, descendants
 
 from silosynth.common.datasets import load
@@ -79,11 +79,7 @@ def wait_for_end(run: Path) -> None:
 
 
 def entries(federation: LocalFederation, silo: str) -> int:
-    database = sqlite3.connect(f"file:{federation.guard_folder(silo) / 'ledger.db'}?mode=ro", uri=True)
-    try:
-        return int(database.execute("SELECT count(*) FROM entries").fetchone()[0])
-    finally:
-        database.close()
+    return ledgers.entries(federation.guard_folder(silo))
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
 """`silosynth sim` by processes, as a person runs it: up, killed, brought back, scaled, down, nothing left."""
 
 import json
-import sqlite3
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.descendants import descendants, marked_environment
+from support.ledgers import entries
 
 from silosynth.common.publication import verify_release
 
@@ -40,12 +41,7 @@ class Sim:
         return dict(json.loads(self("up", *options, *arguments)))
 
     def entries(self, silo: str) -> int:
-        ledger = self.folder / "federation/kits" / silo / "guard/ledger.db"
-        database = sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)
-        try:
-            return int(database.execute("SELECT count(*) FROM entries").fetchone()[0])
-        finally:
-            database.close()
+        return entries(self.folder / "federation/kits" / silo / "guard")
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +60,8 @@ def test_a_run_ends_with_the_release_at_every_silo_and_one_charge(sim: Sim) -> N
     assert all(Path(told["pulled"][silo]).is_dir() for silo in ("silo-0", "silo-1"))
     assert all(sim.entries(silo) == 1 for silo in told["pulled"])
     assert all(1.5 < spent <= 2 for spent in told["spent"].values())
+    with urllib.request.urlopen(f"{told['dashboard']}/healthz") as answer:
+        assert answer.status == 200
 
 
 def test_a_silo_is_killed_and_brought_back(sim: Sim) -> None:

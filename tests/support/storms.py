@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from support.ledgers import entries
 
 from silosynth.deploy.sim.docker_engine import DockerEngine
 from silosynth.deploy.sim.session import Session
@@ -45,15 +45,7 @@ def has(run: Path, *kinds: str) -> bool:
 
 def spends(session: Session) -> dict[str, int]:
     """How many entries each silo's ledger has."""
-    return {silo: _entries(session.home.kit(silo).guard / "ledger.db") for silo in session.home.silos()}
-
-
-def _entries(ledger: Path) -> int:
-    database = sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)
-    try:
-        return int(database.execute("SELECT count(*) FROM entries").fetchone()[0])
-    finally:
-        database.close()
+    return {silo: entries(session.home.kit(silo).guard) for silo in session.home.silos()}
 
 
 @contextlib.contextmanager
@@ -121,9 +113,10 @@ class Storm:
 
     def _judge(self, run: Path, killed: list[str], phase: str, come_back: bool, before: dict[str, int]) -> None:
         """The run ends; whoever is in the release has spent once, nobody twice."""
-        entries, end = journal(run), journal(run)[-1]
+        told = journal(run)
+        end = told[-1]
         spent = {silo: after - before[silo] for silo, after in spends(self.session).items()}
-        without = {entry["silo"] for entry in entries if entry["kind"] == "without"}
+        without = {entry["silo"] for entry in told if entry["kind"] == "without"}
         took_part = set(spent) - without
         self._table.add_row(
             ", ".join(killed), phase, "yes" if come_back else "no", end["kind"], str(len(took_part)), str(spent)
