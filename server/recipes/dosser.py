@@ -108,7 +108,8 @@ def _matched(signals: Signals, evidence: Evidence, task: Task, parameters: Param
     """The exponential average of the records over I2 steps."""
     held = _sizes(evidence, task.schema, parameters)
     start = faint_noise(task.schema, sum(held), task.seed).to(evidence.device)
-    descent, drawn = Descent(start, parameters.learning_rate, parameters.averaging), evidence.drawn()
+    descent = Descent(start, parameters.learning_rate, parameters.steps, parameters.averaging)
+    drawn = evidence.drawn()
     sizes = [QUARTERS * size for size in held] if parameters.enlarged else held
     matcher = Matcher(signals, parameters.clip, sizes, fast_type(evidence.device))
     for step, index in enumerate(islice(_orders(parameters.signals, task.seed), parameters.steps), start=1):

@@ -43,7 +43,7 @@ class SignalParameters(Section):
     clip: float = Field(1.0, gt=0, description="length to which the features of a record are cut")
     count_weight: float = Field(0.15, gt=0, le=10, description="kappa: the counting coordinate's share of the clip")
     noise_multiplier: float | None = Field(None, ge=0, description="z; default: what the run's epsilon asks for")
-    learning_rate: float = Field(0.05, gt=0, description="of Adam, for records in [-1, 1]")
+    learning_rate: float = Field(0.1, gt=0, description="of Adam at first, for records in [-1, 1]; falls to nothing")
 
     def queries(self, task: Task, z: float, projected: int = 0, auxiliary: str = "") -> list[FeatureSums]:
         """All signals, in rounds of as many as fit one query."""

@@ -49,7 +49,7 @@ class Ndpdc:
         evidence = Evidence(device)
         sizes = [parameters.records_per_class] * task.schema.classes
         start = faint_noise(task.schema, sum(sizes), task.seed).to(device)
-        descent = Descent(start, parameters.learning_rate)
+        descent = Descent(start, parameters.learning_rate, parameters.signals)
         for query in parameters.queries(task, parameters.noise_for(task)):
             evidence.add(query, (yield query))
             signals = Signals(query, _NO_ARTIFACTS.__getitem__, device)

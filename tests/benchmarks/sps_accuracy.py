@@ -14,7 +14,6 @@ import hashlib
 import json
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -22,11 +21,10 @@ from itertools import product as combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support.accuracy_rows import draw, make_missing, split_records
+from support.accuracy_rows import draw, make_missing, split_records, table
 from support.entropies import SeededEntropy
 
 from silosynth.common.datasets.records import Features
@@ -50,6 +48,13 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+SCORES: dict[str, Callable[[dict[str, Any]], float | None]] = {
+    "hard": lambda row: row["accuracy"]["hard"],
+    "gaussian": lambda row: row["accuracy"].get("gaussian"),
+    "discriminant": lambda row: row["discriminant"],
+}
+
+
 @dataclass(frozen=True)
 class Row:
     data: str
@@ -65,7 +70,7 @@ def main() -> None:
     options = _options()
     file = options.out / "rows.jsonl"
     if options.table:
-        print(table([json.loads(line) for line in file.read_text().splitlines()]))
+        print(table([json.loads(line) for line in file.read_text().splitlines()], SCORES))
         return
     torch.set_num_threads(1)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -109,27 +114,6 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
             "evaluation": round(sum(score.cpu_seconds for score in scores.values())),
         },
     }
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Means and deviations over seeds, in per cent."""
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        found[tuple(value for name, value in row["row"].items() if name != "seed")].append(row)
-    lines = ["data|variant|epsilon|silos|images per class|seeds|hard|gaussian|discriminant|CPU s", "|".join("-" * 10)]
-    for (data, variant, epsilon, silos, images, _), group in sorted(found.items(), key=str):
-        scores = [_summary([row["accuracy"].get(kind) for row in group]) for kind in ("hard", "gaussian")]
-        scores.append(_summary([row["discriminant"] for row in group]))
-        seconds = np.mean([row["cpu_seconds"]["recipe"] for row in group])
-        lines.append("|".join(map(str, (data, variant, epsilon, silos, images, len(group), *scores, f"{seconds:.0f}"))))
-    return "\n".join(f"|{line}|" for line in lines)
-
-
-def _summary(shares: list[float | None]) -> str:
-    known = 100 * np.array([share for share in shares if share is not None])
-    if len(known) > 1:
-        return f"{known.mean():.1f} ± {known.std(ddof=1):.1f}"
-    return f"{known[0]:.1f}" if len(known) else ""
 
 
 def _remember_what_networks_saw() -> None:

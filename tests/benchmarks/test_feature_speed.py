@@ -92,7 +92,7 @@ def test_matching_beside_a_plain_loop() -> None:
     plain = fastest_seconds(lambda: plain_steps(start, sums))
     device = pick_device("cpu")
     matcher = Matcher(Signals(QUERY, {}.__getitem__, device), 1.0, [PER_CLASS] * SCHEMA.classes, fast_type(device))
-    descent = Descent(start, 0.05, 0.99)
+    descent = Descent(start, 0.1, 1000, 0.99)
 
     def steps() -> None:
         for step in range(STEPS):

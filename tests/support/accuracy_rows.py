@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,32 @@ def draw(product: Product, like: Records, file: Path) -> None:
     records = product.records(like.schema)
     names = [str(label) for label in range(like.schema.classes)]
     contact_sheet(records.features, records.labels, names).save(file)
+
+
+def table(rows: list[dict[str, Any]], scores: dict[str, Callable[[dict[str, Any]], float | None]]) -> str:
+    """Means and deviations over seeds, in per cent, and the recipe's CPU seconds."""
+    found: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        names = [name for name in row["row"] if name not in ("seed", "held_out")]
+        found[tuple(str(row["row"][name]) for name in names)].append(row)
+    heads = [*(name.replace("_", " ") for name in names), "seeds", *scores, "CPU s"]
+    lines = [heads, ["-"] * len(heads)]
+    for setting, group in sorted(found.items()):
+        seconds = np.mean([_making(row["cpu_seconds"]) for row in group])
+        summaries = [_summary([score(row) for row in group]) for score in scores.values()]
+        lines.append([*setting, str(len(group)), *summaries, f"{seconds:.0f}"])
+    return "\n".join(f"|{'|'.join(line)}|" for line in lines)
+
+
+def _making(seconds: dict[str, int]) -> int:
+    return sum(spent for what, spent in seconds.items() if what != "evaluation")
+
+
+def _summary(shares: list[float | None]) -> str:
+    known = 100 * np.array([share for share in shares if share is not None])
+    if len(known) > 1:
+        return f"{known.mean():.1f} ± {known.std(ddof=1):.1f}"
+    return f"{known[0]:.1f}" if len(known) else ""
 
 
 def _commit() -> str:
