@@ -1,7 +1,8 @@
 """Signals: what the features of a query are. Signal i is a network, an augmentation and perhaps a projection.
 
-All of it is drawn from (seed, i) on both sides and never stored or sent: ten thousand networks and bases would take
-50 to 100 gigabytes. Silos sum features of private records; the server matches features of synthetic ones with the sums.
+Unless the query brings networks of its own, all of it is drawn from (seed, i) on both sides and never stored or sent:
+ten thousand networks and bases would take 50 to 100 gigabytes. Silos sum features of private records; the server
+matches features of synthetic ones with the sums.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch import Tensor
 from silosynth.common.augmentation import augment
 from silosynth.common.auxiliary import as_inputs, decode_auxiliary, procedural_auxiliary
 from silosynth.common.networks.extractors import Network, draw_network
+from silosynth.common.networks.weights import decode_networks, given_network
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.projection import Projection, principal_components
 from silosynth.common.queries import FeatureSums
@@ -50,13 +52,22 @@ class Signals:
     def __init__(self, query: FeatureSums, artifact: Callable[[str], bytes], device: torch.device) -> None:
         self._query, self._device = query, device
         self._auxiliary = _auxiliary_inputs(query, artifact) if query.projected else None
+        self._given = decode_networks(artifact(query.weights), query.schema, query.width) if query.weights else None
 
     def __getitem__(self, index: int) -> Signal:
         query = self._query
-        network = draw_network(query.network, query.schema, query.width, query.seed, index).requires_grad_(False)
+        network = self._network(index).requires_grad_(False)
         seed = int(Dice(query.seed, index, _AUGMENTATION_STREAM).integers(1 << 62))
         plain = Signal(network.to(self._device), query.augmentation, seed)
         return plain if self._auxiliary is None else replace(plain, projection=self._projection(plain, self._auxiliary))
+
+    def _network(self, index: int) -> Network:
+        query = self._query
+        if self._given is not None:
+            return given_network(self._given[index % len(self._given)], query.schema, query.width)
+        return draw_network(
+            query.network, query.schema, query.width, query.seed, index, length_scale=query.length_scale
+        )
 
     @torch.no_grad()
     def _projection(self, plain: Signal, auxiliary: Tensor) -> Projection:

@@ -3,6 +3,7 @@
 from silosynth.client.guard.mechanism import Mechanisms
 from silosynth.client.mechanisms.class_counts import class_counts
 from silosynth.client.mechanisms.feature_sums import feature_sums
+from silosynth.client.mechanisms.gradient_sums import gradient_sums
 from silosynth.client.mechanisms.local_synthesis import local_synthesis
 from silosynth.client.mechanisms.mixtures import mixtures
 from silosynth.client.mechanisms.moments import moments
@@ -13,6 +14,7 @@ from silosynth.client.mechanisms.teacher_answers import teacher_answers
 from silosynth.common.queries import (
     ClassCounts,
     FeatureSums,
+    GradientSums,
     LocalSynthesis,
     Mixtures,
     Moments,
@@ -25,6 +27,7 @@ from silosynth.common.queries import (
 MECHANISMS: Mechanisms = {
     ClassCounts.mechanism: class_counts,
     FeatureSums.mechanism: feature_sums,
+    GradientSums.mechanism: gradient_sums,
     LocalSynthesis.mechanism: local_synthesis,
     Mixtures.mechanism: mixtures,
     Moments.mechanism: moments,

@@ -35,11 +35,11 @@ class Network(nn.Module):
         return cast(Tensor, self.classifier(self.embed(inputs).to(self.classifier.weight.dtype)))
 
 
-def draw_network(network: str, schema: Schema, width: int, *seeds: int) -> Network:
-    """A "convnet" or "linear" network of this width; several seeds, such as (seed, index), stand for one."""
+def draw_network(network: str, schema: Schema, width: int, *seeds: int, length_scale: float = 0.0) -> Network:
+    """A "convnet", "linear" or "fourier" network of this width; several seeds, such as (seed, index), stand for one."""
     with torch.device("meta"):
-        drawn = _convnet(schema, width) if network == "convnet" else _linear(schema, width)
-    return _initialized(drawn.to_empty(device="cpu"), Dice(*seeds))
+        drawn = _KINDS[network](schema, width)
+    return _initialized(drawn.to_empty(device="cpu"), Dice(*seeds), length_scale)
 
 
 def _convnet(schema: Schema, width: int) -> Network:
@@ -56,11 +56,36 @@ def _linear(schema: Schema, width: int) -> Network:
     return Network(extractor, width, schema.classes)
 
 
+def _fourier(schema: Schema, width: int) -> Network:
+    return Network(nn.Sequential(nn.Flatten(), _Fourier(schema.dimension, width)), width, schema.classes)
+
+
+class _Fourier(nn.Module):
+    """Random Fourier features, of length 1: their mean over records is the mean embedding of a Gaussian kernel."""
+
+    def __init__(self, inputs: int, features: int) -> None:
+        super().__init__()
+        self.frequencies = nn.Parameter(torch.empty(features // 2, inputs))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        angles = rows @ self.frequencies.T
+        return torch.cat([angles.cos(), angles.sin()], dim=1) / math.sqrt(len(self.frequencies))
+
+
+_KINDS = {"convnet": _convnet, "linear": _linear, "fourier": _fourier}
+
+
 @torch.no_grad()
-def _initialized(network: Network, dice: Dice) -> Network:
-    """PyTorch's default: uniform within 1 / sqrt(inputs) for weights and biases, norms as the identity."""
+def _initialized(network: Network, dice: Dice, length_scale: float) -> Network:
+    """PyTorch's default: uniform within 1 / sqrt(inputs) for weights and biases, norms as the identity.
+
+    Frequencies are normal: records are unlike at `length_scale` times the square root of their dimension.
+    """
     for layer in network.modules():
-        if isinstance(layer, nn.GroupNorm):
+        if isinstance(layer, _Fourier):
+            rows, inputs = layer.frequencies.shape
+            layer.frequencies.copy_(dice.normal(rows, inputs) / (length_scale * math.sqrt(inputs)))
+        elif isinstance(layer, nn.GroupNorm):
             layer.reset_parameters()
         elif isinstance(layer, nn.Conv2d | nn.Linear):
             bound = 1 / math.sqrt(layer.weight[0].numel())

@@ -31,6 +31,12 @@ class ConvNetShape:
             height, breadth, blocks = height // 2, breadth // 2, blocks + 1
         return cls(channels, width, first_padding, blocks, height, breadth)
 
+    def parameters(self, classes: int) -> int:
+        """Of the whole network, its classifier included."""
+        first, later = (9 * inputs * self.width + 3 * self.width for inputs in (self.channels, self.width))
+        body = first + (self.blocks - 1) * later if self.blocks else 0
+        return body + (self.embedding + 1) * classes
+
     @property
     def embedding(self) -> int:
         return (self.width if self.blocks else self.channels) * self.height * self.breadth

@@ -6,6 +6,7 @@ The silo's copy of this code is the one that counts: the guard computes sensitiv
 from silosynth.common.queries.base import Plan, Query, charges_of, decode, digest, encode
 from silosynth.common.queries.class_counts import ClassCounts
 from silosynth.common.queries.feature_sums import FeatureSums
+from silosynth.common.queries.gradient_sums import GradientSums
 from silosynth.common.queries.local_synthesis import LocalSynthesis
 from silosynth.common.queries.mixtures import Mixtures
 from silosynth.common.queries.moments import Moments
@@ -17,6 +18,7 @@ from silosynth.common.queries.teacher_answers import TeacherAnswers
 __all__ = [
     "ClassCounts",
     "FeatureSums",
+    "GradientSums",
     "LocalSynthesis",
     "Mixtures",
     "Moments",

@@ -1,4 +1,4 @@
-"""Feature sums: per class, clipped features of Poisson-sampled records, through networks drawn from a seed."""
+"""Feature sums: per class, clipped features of Poisson-sampled records, through networks drawn from a seed or given."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from silosynth.common.layout import Layout
 from silosynth.common.networks.shapes import embedding_size
 from silosynth.common.queries.base import Query, fine_grid, in_range, length, require
 
-NETWORKS = ("convnet", "linear")
+NETWORKS = ("convnet", "linear", "fourier")
 AUGMENTATIONS = ("color", "crop", "cutout", "flip", "scale", "rotate")
 
-_LARGEST_WIDTH = 1024
+_LARGEST_WIDTH = {"convnet": 1024, "linear": 1024, "fourier": 1 << 14}
 _SIGNALS_END = 1 << 32
 
 
@@ -23,6 +23,9 @@ class FeatureSums(Query):
 
     A record x of class c adds (clip(features(x)), kappa) to row c of every signal that draws it. With a projection,
     features are centred at the auxiliary records' mean and taken along their principal components.
+
+    Networks are drawn from the seed, or are those of a file, in turn. They need no trust: whatever they say of a record
+    is cut to the same length.
     """
 
     mechanism: ClassVar[str] = "feature_sums"
@@ -38,6 +41,8 @@ class FeatureSums(Query):
     auxiliary: str
     clip: float
     count_weight: float
+    length_scale: float = 0.0
+    weights: str = ""
 
     def __post_init__(self) -> None:
         require(0 <= self.first <= _SIGNALS_END - self.signals, f"no signal is numbered {self.first + self.signals}")
@@ -51,8 +56,15 @@ class FeatureSums(Query):
 
     def _check_network(self) -> None:
         require(self.network in NETWORKS, f"network {self.network!r} is none of {', '.join(NETWORKS)}")
-        require(self.network == "linear" or self.schema.is_image, "a convnet takes images, these records are rows")
-        require(1 <= self.width <= _LARGEST_WIDTH, f"width {self.width} is not in [1, {_LARGEST_WIDTH}]")
+        require(self.network != "convnet" or self.schema.is_image, "a convnet takes images, these records are rows")
+        largest = _LARGEST_WIDTH[self.network]
+        require(1 <= self.width <= largest, f"width {self.width} is not in [1, {largest}]")
+        if self.network == "fourier":
+            require(self.width % 2 == 0, f"random Fourier features come in pairs, {self.width} is odd")
+            require(in_range(self.length_scale, 1e-3, 1e3), f"length scale {self.length_scale} is not in [1e-3, 1e3]")
+        else:
+            require(self.length_scale == 0, "only Fourier features have a length scale")
+        require(self.network == "convnet" or not self.weights, "weights are for convnets, others are drawn")
 
     def _check_augmentation(self) -> None:
         names = self.augmentation.split(",") if self.augmentation else []
@@ -73,7 +85,7 @@ class FeatureSums(Query):
         return self.projected or embedding_size(self.network, self.schema, self.width)
 
     def artifacts(self) -> tuple[str, ...]:
-        return (self.auxiliary,) if self.auxiliary else ()
+        return tuple(name for name in (self.auxiliary, self.weights) if name)
 
     def layout(self) -> Layout:
         per_class = (self.signals, self.schema.classes)

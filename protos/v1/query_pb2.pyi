@@ -15,7 +15,7 @@ class Schema(_message.Message):
     def __init__(self, shape: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ...) -> None: ...
 
 class Query(_message.Message):
-    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums", "local_synthesis", "scores", "private_training", "teacher_answers")
+    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums", "local_synthesis", "scores", "private_training", "teacher_answers", "gradient_sums")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
     CLASS_COUNTS_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class Query(_message.Message):
     SCORES_FIELD_NUMBER: _ClassVar[int]
     PRIVATE_TRAINING_FIELD_NUMBER: _ClassVar[int]
     TEACHER_ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    GRADIENT_SUMS_FIELD_NUMBER: _ClassVar[int]
     schema: Schema
     noise_multiplier: float
     class_counts: ClassCounts
@@ -38,7 +39,8 @@ class Query(_message.Message):
     scores: Scores
     private_training: PrivateTraining
     teacher_answers: TeacherAnswers
-    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ..., local_synthesis: _Optional[_Union[LocalSynthesis, _Mapping]] = ..., scores: _Optional[_Union[Scores, _Mapping]] = ..., private_training: _Optional[_Union[PrivateTraining, _Mapping]] = ..., teacher_answers: _Optional[_Union[TeacherAnswers, _Mapping]] = ...) -> None: ...
+    gradient_sums: GradientSums
+    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ..., local_synthesis: _Optional[_Union[LocalSynthesis, _Mapping]] = ..., scores: _Optional[_Union[Scores, _Mapping]] = ..., private_training: _Optional[_Union[PrivateTraining, _Mapping]] = ..., teacher_answers: _Optional[_Union[TeacherAnswers, _Mapping]] = ..., gradient_sums: _Optional[_Union[GradientSums, _Mapping]] = ...) -> None: ...
 
 class ClassCounts(_message.Message):
     __slots__ = ()
@@ -105,7 +107,7 @@ class Moments(_message.Message):
     def __init__(self, backbone: _Optional[str] = ..., layers: _Optional[int] = ..., global_dimension: _Optional[int] = ..., class_dimension: _Optional[int] = ..., class_layers: _Optional[int] = ..., pseudo_classes: _Optional[int] = ..., classes_per_pseudo_class: _Optional[int] = ..., seed: _Optional[int] = ..., clip: _Optional[float] = ..., count_weight: _Optional[float] = ..., center: _Optional[str] = ...) -> None: ...
 
 class FeatureSums(_message.Message):
-    __slots__ = ("first", "signals", "sampling_probability", "network", "width", "seed", "augmentation", "projected", "auxiliary", "clip", "count_weight")
+    __slots__ = ("first", "signals", "sampling_probability", "network", "width", "seed", "augmentation", "projected", "auxiliary", "clip", "count_weight", "length_scale", "weights")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     SIGNALS_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
@@ -117,6 +119,8 @@ class FeatureSums(_message.Message):
     AUXILIARY_FIELD_NUMBER: _ClassVar[int]
     CLIP_FIELD_NUMBER: _ClassVar[int]
     COUNT_WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_SCALE_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     first: int
     signals: int
     sampling_probability: float
@@ -128,7 +132,9 @@ class FeatureSums(_message.Message):
     auxiliary: str
     clip: float
     count_weight: float
-    def __init__(self, first: _Optional[int] = ..., signals: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., network: _Optional[str] = ..., width: _Optional[int] = ..., seed: _Optional[int] = ..., augmentation: _Optional[str] = ..., projected: _Optional[int] = ..., auxiliary: _Optional[str] = ..., clip: _Optional[float] = ..., count_weight: _Optional[float] = ...) -> None: ...
+    length_scale: float
+    weights: str
+    def __init__(self, first: _Optional[int] = ..., signals: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., network: _Optional[str] = ..., width: _Optional[int] = ..., seed: _Optional[int] = ..., augmentation: _Optional[str] = ..., projected: _Optional[int] = ..., auxiliary: _Optional[str] = ..., clip: _Optional[float] = ..., count_weight: _Optional[float] = ..., length_scale: _Optional[float] = ..., weights: _Optional[str] = ...) -> None: ...
 
 class LocalSynthesis(_message.Message):
     __slots__ = ("backbone", "questions", "images_per_class", "labels", "seed", "settings")
@@ -201,3 +207,15 @@ class TeacherAnswers(_message.Message):
     clip: float
     features: int
     def __init__(self, inputs: _Optional[str] = ..., number: _Optional[int] = ..., answers: _Optional[str] = ..., kept: _Optional[int] = ..., other_weight: _Optional[float] = ..., teachers: _Optional[str] = ..., parts: _Optional[int] = ..., network: _Optional[str] = ..., backbone: _Optional[str] = ..., seed: _Optional[int] = ..., steps: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., clip: _Optional[float] = ..., features: _Optional[int] = ...) -> None: ...
+
+class GradientSums(_message.Message):
+    __slots__ = ("width", "weights", "sampling_probability", "clip")
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    CLIP_FIELD_NUMBER: _ClassVar[int]
+    width: int
+    weights: str
+    sampling_probability: float
+    clip: float
+    def __init__(self, width: _Optional[int] = ..., weights: _Optional[str] = ..., sampling_probability: _Optional[float] = ..., clip: _Optional[float] = ...) -> None: ...

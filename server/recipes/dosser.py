@@ -13,8 +13,7 @@ steps. The signals are as in NDPDC, with its corrections.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from silosynth.common.config import Section
 from silosynth.common.devices import fast_type, pick_device
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event
-from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import FeatureSums
 from silosynth.common.schema import Schema
 from silosynth.common.signals import Signals
@@ -35,6 +33,7 @@ from silosynth.server.recipes.feature_signals import (
     Evidence,
     SignalParameters,
     faint_noise,
+    in_any_order,
     product,
     proportional_sizes,
     report,
@@ -112,7 +111,7 @@ def _matched(signals: Signals, evidence: Evidence, task: Task, parameters: Param
     drawn = evidence.drawn()
     sizes = [QUARTERS * size for size in held] if parameters.enlarged else held
     matcher = Matcher(signals, parameters.clip, sizes, fast_type(evidence.device))
-    for step, index in enumerate(islice(_orders(parameters.signals, task.seed), parameters.steps), start=1):
+    for step, index in enumerate(islice(in_any_order(parameters.signals, task.seed), parameters.steps), start=1):
         loss = matcher.loss(_as_used(descent.records, parameters), index, evidence.sums(index), drawn)
         descent.step(loss)
         report(task, step / parameters.steps, loss, _as_used(descent.average, parameters), sizes)
@@ -128,9 +127,3 @@ def _sizes(evidence: Evidence, schema: Schema, parameters: Parameters) -> list[i
 
 def _as_used(records: Tensor, parameters: Parameters) -> Tensor:
     return enlarged_quarters(records) if parameters.enlarged else records
-
-
-def _orders(signals: int, seed: int) -> Iterator[int]:
-    """All signals in a random order, then in another, for ever."""
-    for number in count():
-        yield from Dice(seed, number).uniform(signals).argsort().tolist()

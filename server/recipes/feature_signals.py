@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -143,6 +144,12 @@ def faint_noise(schema: Schema, count: int, seed: int) -> Tensor:
     height, width, channels = schema.shape if schema.is_image else (schema.dimension, 1, 1)
     drawn = _START * Dice(seed, count).normal(count, channels, height, width)
     return drawn if schema.is_image else drawn.flatten(1)
+
+
+def in_any_order(signals: int, seed: int) -> Iterator[int]:
+    """All signals in a random order, then in another, for ever."""
+    for number in count():
+        yield from Dice(seed, number).uniform(signals).argsort().tolist()
 
 
 def product(inputs: Tensor, sizes: Sequence[int], schema: Schema) -> Product:

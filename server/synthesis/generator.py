@@ -7,21 +7,19 @@ has the entropy of each input by itself, and a plus.
 
 from __future__ import annotations
 
-import math
 from typing import cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.schema import Schema
+from silosynth.server.synthesis.generator_networks import generator_network
 from silosynth.server.synthesis.pupil import Pupil
 
 LATENT = 64
 
-_WIDTH = 32
-_SLOPE = 0.2
 _LEARNING_RATE, _LATENT_RATE = 2e-3, 0.015
 _ONE_HOT, _ENTROPY, _ACTIVATION = 1.0, 5.0, 0.1  # usual weights in data-free distillation
 
@@ -31,9 +29,7 @@ class Generator:
 
     def __init__(self, schema: Schema, count: int, seed: int) -> None:
         self.schema = schema
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            self.network = _images(schema) if schema.is_image else _rows(schema)
+        self.network = generator_network(schema, LATENT, seed)
         self.latents = Dice(seed, 1).normal(count, LATENT).requires_grad_()
         groups = [
             {"params": list(self.network.parameters()), "lr": _LEARNING_RATE},
@@ -76,30 +72,3 @@ class Generator:
             + _ENTROPY * (mean * mean.log()).sum()
             - _ACTIVATION * features.flatten(1).abs().mean()
         )
-
-
-def _images(schema: Schema) -> nn.Module:
-    """Twice enlarged by two; sides that are no multiple of 4 are cut afterwards."""
-    height, width, channels = schema.shape
-    rows, columns = math.ceil(height / 4), math.ceil(width / 4)
-    return nn.Sequential(
-        nn.Linear(LATENT, 2 * _WIDTH * rows * columns),
-        nn.Unflatten(1, (2 * _WIDTH, rows, columns)),
-        nn.BatchNorm2d(2 * _WIDTH),
-        nn.Upsample(scale_factor=2),
-        nn.Conv2d(2 * _WIDTH, 2 * _WIDTH, 3, padding=1),
-        nn.BatchNorm2d(2 * _WIDTH),
-        nn.LeakyReLU(_SLOPE),
-        nn.Upsample(scale_factor=2),
-        nn.Conv2d(2 * _WIDTH, _WIDTH, 3, padding=1),
-        nn.BatchNorm2d(_WIDTH),
-        nn.LeakyReLU(_SLOPE),
-        nn.Conv2d(_WIDTH, channels, 3, padding=1),
-        nn.Tanh(),
-    )
-
-
-def _rows(schema: Schema) -> nn.Module:
-    wide = 4 * _WIDTH
-    hidden = [nn.Linear(LATENT, wide), nn.BatchNorm1d(wide), nn.LeakyReLU(_SLOPE)]
-    return nn.Sequential(*hidden, nn.Linear(wide, schema.dimension), nn.Tanh())

@@ -19,15 +19,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from support.entropies import SeededEntropy
 from support.guards import bench
-from support.moments import HONEST, HOSTILE, LAYERS, SHELF, models, shelved_center
+from support.moments import HONEST, HOSTILE, LAYERS, SHELF, models, shelve, shelved_center
 from support.teaching import answers_query, sub_teachers
 
 from silosynth.client.guard.mechanism import Mechanism
 from silosynth.client.mechanisms import MECHANISMS
 from silosynth.common.datasets.records import Records
+from silosynth.common.networks.extractors import draw_network
+from silosynth.common.networks.weights import encode_networks
 from silosynth.common.queries import (
     ClassCounts,
     FeatureSums,
+    GradientSums,
     LocalSynthesis,
     Mixtures,
     Moments,
@@ -97,6 +100,43 @@ def feature_queries(schema: Schema) -> st.SearchStrategy[FeatureSums]:
             auxiliary=st.just(""),
             clip=st.just(drawn[1][0]),
             count_weight=st.just(drawn[1][0] * drawn[1][1]),
+        ).flatmap(as_drawn_or_given_or_fourier)
+    )
+
+
+def as_drawn_or_given_or_fourier(query: FeatureSums) -> st.SearchStrategy[FeatureSums]:
+    """Convnets may be given, with any weights; a linear network may be one of Fourier features."""
+    if query.network == "convnet":
+        return st.sampled_from(["", *given_weights(query.schema, query.width)]).map(
+            lambda weights: replace(query, weights=weights)
+        )
+    scales = st.floats(1e-3, 1e3) | st.sampled_from([1e-3, 0.7])
+    return st.just(query) | scales.map(
+        lambda scale: replace(query, network="fourier", width=2 * query.width, length_scale=scale)
+    )
+
+
+def given_weights(schema: Schema, width: int) -> list[str]:
+    """Of an honest network and of hostile ones, as artifacts."""
+    made = []
+    for factor in (1.0, 1e4, 1e38):
+        network = draw_network("convnet", schema, width, 0)
+        for weights in network.parameters():
+            weights.data.mul_(factor)
+        made.append(shelve(encode_networks([network])))
+    return made
+
+
+def gradient_queries(schema: Schema) -> st.SearchStrategy[GradientSums]:
+    return st.integers(1, 3).flatmap(
+        lambda width: st.builds(
+            GradientSums,
+            schema=st.just(schema),
+            noise_multiplier=st.just(1.0),
+            width=st.just(width),
+            weights=st.sampled_from(given_weights(schema, width)),
+            sampling_probability=st.sampled_from([1.0, 0.5]),
+            clip=st.floats(1e-6, 1e6) | st.sampled_from([1e-6, 0.1, 1.0]),
         )
     )
 
@@ -167,6 +207,7 @@ def statistics_queries(schema: Schema) -> st.SearchStrategy[SufficientStatistics
 SUBJECTS = {
     "class_counts": Subject(lambda schema: st.just(ClassCounts(schema=schema, noise_multiplier=1.0))),
     "feature_sums": Subject(feature_queries, ROWS | SMALL_IMAGES, one_part_per_sample),
+    "gradient_sums": Subject(gradient_queries, SMALL_IMAGES),
     "mixtures": Subject(mixture_queries, parts=one_part_per_sample),
     "moments": Subject(moments_queries, GREY_IMAGES),
     "scores": Subject(score_queries, GREY_IMAGES),

@@ -32,7 +32,7 @@ from silosynth.server.synthesis.matching import Matcher
 DELTA = 1e-5
 CPU = torch.device("cpu")
 QUICK = {"signals": 30, "sampling_probability": 0.5, "records_per_class": 2, "width": 8, "augmentation": "crop,scale"}
-RECIPES = {"ndpdc": (Ndpdc(), QUICK), "dosser": (Dosser(), QUICK | {"steps": 100})}
+RECIPES = {"ndpdc": (Ndpdc(), QUICK), "dosser": (Dosser(), QUICK | {"steps": 200})}
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,147 @@
+"""DP-MERF: a generator whose records have, class by class, the mean embedding that the silos released.
+
+One upload: per class, the sum of the records' features, none longer than 1, and their number. The features are random
+Fourier features of the values (Harder et al., "DP-MERF"), or what a public network sees in images, which keeps shapes
+(DP-MEPF). The noisy means are matched as long as one likes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from silosynth.common.backbones import Backbone, encode_backbone, load_backbone
+from silosynth.common.config import Section
+from silosynth.common.devices import pick_device
+from silosynth.common.errors import ConfigError
+from silosynth.common.events import Event, SampledGaussian
+from silosynth.common.procedural.dice import Dice
+from silosynth.common.queries import FeatureSums, Query, SufficientStatistics
+from silosynth.common.shipped import BY_CHANNELS
+from silosynth.common.signals import Signals
+from silosynth.common.statistics.spatial import SpatialFeatures
+from silosynth.server.generators.base import Pool, PoolSteps
+from silosynth.server.recipes.base import Array, Ask, Summed, Task
+from silosynth.server.synthesis.conditional_generator import ConditionalGenerator
+from silosynth.server.synthesis.denoise import denoised_counts
+
+_COUNT_WEIGHT = 0.125  # kappa: a power of two, as sufficient statistics want it
+_SMALLEST_RATE = 0.01  # of the first, at the end
+
+
+class MerfParameters(Section):
+    """The paper: embedding = "fourier", features = 10_000, length_scale = 0.73 (MNIST)."""
+
+    embedding: Literal["fourier", "backbone"] = Field(
+        "fourier", description="fourier: of the values; backbone: of what a public network sees in images"
+    )
+    features: int = Field(2000, ge=2, le=1 << 14, multiple_of=2, description="random Fourier features")
+    length_scale: float = Field(0.73, gt=0, description="distance, a value, at which records are unlike (fourier)")
+    backbone: str | None = Field(None, description="name or file; default: the shipped one for grey or colour images")
+    generator_steps: int = Field(1000, ge=1, le=1_000_000)
+    generator_batch: int = Field(20, ge=1, le=10_000, description="records of each class in a step")
+    generator_rate: float = Field(3e-3, gt=0, description="of Adam at first; falls with the steps")
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """What is asked for, with which files, and how the same is computed of synthetic records, with gradients."""
+
+    query: FeatureSums | SufficientStatistics
+    artifacts: dict[str, bytes]
+    embed: Callable[[Tensor], Tensor]
+    one_record: float  # in the counts
+
+    def means(self, summed: Summed) -> Array:
+        classes = self.query.schema.classes
+        counts = summed.blocks["counts"].reshape(classes) / self.one_record
+        sizes = denoised_counts(counts, summed.noise_variance / self.one_record**2)
+        return summed.blocks["sums"].reshape(classes, -1) / sizes[:, None]
+
+
+class Merf:
+    def __init__(self, parameters: MerfParameters) -> None:
+        self._chosen = parameters
+
+    def events(self, noise_multiplier: float) -> list[Event]:
+        return [SampledGaussian(noise_multiplier)]
+
+    def queries(self, task: Task, noise_multiplier: float) -> list[Query]:
+        return [self._embedding(task, noise_multiplier).query]
+
+    def steps(self, task: Task, noise_multiplier: float, per_class: int) -> PoolSteps:
+        embedding = self._embedding(task, noise_multiplier)
+        summed = yield Ask(embedding.query, embedding.artifacts)
+        generator = self._trained(task, embedding, torch.from_numpy(embedding.means(summed)).float())
+        records, labels = generator.sample(per_class, Dice(task.seed, 1))
+        return Pool(records, labels, {"generator": generator.tensors()})
+
+    def _trained(self, task: Task, embedding: Embedding, wanted: Tensor) -> ConditionalGenerator:
+        """The generator learns as long as it is told; the rate falls, so that it settles."""
+        chosen, dice = self._chosen, Dice(task.seed, 0)
+        generator = ConditionalGenerator(task.schema, task.seed)
+        optimizer = torch.optim.Adam(generator.parameters(), chosen.generator_rate)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+            optimizer, chosen.generator_steps, _SMALLEST_RATE * chosen.generator_rate
+        )
+        for step in range(1, chosen.generator_steps + 1):
+            records, _ = generator.draw(chosen.generator_batch, dice)
+            found = embedding.embed(records).reshape(task.schema.classes, chosen.generator_batch, -1).mean(1)
+            loss = (wanted - found).square().sum()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+            task.workplace.report(step / chosen.generator_steps, float(loss.detach()), what="training a generator")
+        return generator
+
+    def _embedding(self, task: Task, noise_multiplier: float) -> Embedding:
+        if self._chosen.embedding == "fourier":
+            return self._fourier(task, noise_multiplier)
+        if not task.schema.is_image:
+            raise ConfigError('embedding = "backbone" is for images, these records are rows: set "fourier"')
+        channels = task.schema.shape[2]
+        return _seen(load_backbone(self._chosen.backbone or BY_CHANNELS[channels]), task, noise_multiplier)
+
+    def _fourier(self, task: Task, noise_multiplier: float) -> Embedding:
+        query = FeatureSums(
+            schema=task.schema,
+            noise_multiplier=noise_multiplier,
+            first=0,
+            signals=1,
+            sampling_probability=1.0,
+            network="fourier",
+            width=self._chosen.features,
+            seed=task.seed,
+            augmentation="",
+            projected=0,
+            auxiliary="",
+            clip=1.0,
+            count_weight=_COUNT_WEIGHT,
+            length_scale=self._chosen.length_scale,
+        )
+        signal = Signals(query, dict[str, bytes]().__getitem__, pick_device("auto"))[0]
+        return Embedding(query, {}, signal.features, query.count_step() * query.grid())
+
+
+def _seen(backbone: Backbone, task: Task, noise_multiplier: float) -> Embedding:
+    content, spatial = encode_backbone(backbone), SpatialFeatures(backbone)
+    digest = hashlib.sha256(content).hexdigest()
+    query = SufficientStatistics(
+        schema=task.schema,
+        noise_multiplier=noise_multiplier,
+        center=0.0,
+        clip=1.0,
+        class_weight=1.0,
+        count_weight=_COUNT_WEIGHT,
+        backbone=digest,
+        features=spatial.size(task.schema.shape),
+        sums_only=True,
+    )
+    return Embedding(query, {digest: content}, spatial, query.class_weight * query.count_weight)
