@@ -128,12 +128,12 @@ class Sources:
 
     def _released_evaluation(self, entry: Entry) -> Found | None:
         content = self.document(entry, "evaluation.json")
-        return None if content is None else Found("", _parsed(content, f"evaluation.json of {entry.release}"))
+        return None if content is None else Found("", _parsed(content))
 
     def evidence(self, name: str) -> list[Found]:
         """What was measured later and put into the server's `evidence` folder, the newest first."""
         paths = sorted(self.folder.glob(f"{EVIDENCE}/**/{name}"), key=_stamp, reverse=True)
-        return [Found(str(path.relative_to(self.folder)), _parsed(path.read_bytes(), path.name)) for path in paths]
+        return [Found(str(path.relative_to(self.folder)), _parsed(path.read_bytes())) for path in paths]
 
     def heads(self) -> list[Head]:
         try:
@@ -192,14 +192,13 @@ def _renewed(old: Found | None, new: Found) -> Found:
     return Found(new.place, {**old.document, **said}) if old else new
 
 
-def _parsed(content: bytes, name: str) -> dict[str, Any]:
+def _parsed(content: bytes) -> dict[str, Any]:
+    """Empty where it is not JSON: no view finds what it needs in that."""
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        raise ConfigError(f"{name} is not a report: restore it, or make it again")
-    return document
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def _numbered(path: Path) -> bool:

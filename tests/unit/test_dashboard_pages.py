@@ -176,13 +176,23 @@ def test_evidence_stands_beside_the_claim(client: TestClient) -> None:
 
 @pytest.mark.parametrize("garbage", ["", "[]", "{", '{"attacked": 3}', "[" * 10_000])
 def test_reports_of_garbage_are_told_not_shown(empty: Path, garbage: str) -> None:
-    place = empty / "evidence/attacks.json"
-    place.parent.mkdir()
-    place.write_text(garbage)
+    (empty / "evidence").mkdir()
+    for name in ("attacks.json", "evaluation.json"):
+        (empty / "evidence" / name).write_text(garbage)
     with client_of(empty) as client:
-        answer = client.get("/evidence", headers=HTML)
-    assert answer.status_code == 404
-    assert "attacks.json" in answer.text
+        assert client.get("/evidence.json").json()["data"]["unreadable"] == ["evidence/attacks.json"]
+        for page in ("evidence", "evaluation"):
+            assert client.get(f"/{page}", headers=HTML).status_code == 200
+
+
+def test_an_evaluation_of_another_version_does_no_harm(shown: ShownServer, tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    shutil.copytree(shown.folder, folder)
+    (folder / "evidence/evaluation.json").write_text('{"release": "biopsies/1", "accuracy_by_class": [0.5]}')
+    with client_of(folder) as client:
+        answer = client.get("/evaluation?release=biopsies/1", headers=HTML)
+    assert answer.status_code == 200
+    assert "no evaluation that can be shown" in answer.text
 
 
 def test_the_audit_links_every_entry_and_its_export_is_signed(client: TestClient) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from silosynth.common.errors import ConfigError
 from silosynth.server.dashboard.sources import Found, Published
 from silosynth.server.dashboard.tags import Dp, Post, Public, View
 from silosynth.server.dashboard.views.charts import Chart, Series
@@ -92,11 +91,12 @@ class Detail(View):
     calibration_error: Post[float | None]
 
 
-def detail_of(one: Published, found: Found, class_names: tuple[str, ...]) -> Detail:
+def detail_of(one: Published, found: Found, class_names: tuple[str, ...]) -> Detail | None:
+    """None for what another version of silosynth wrote."""
     try:
         return _detail(one, found, class_names)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"The evaluation.json of {one.name} was written by another version of silosynth.") from error
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _detail(one: Published, found: Found, class_names: tuple[str, ...]) -> Detail:

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from silosynth.common.errors import ConfigError
 from silosynth.server.dashboard.sources import Found, Sources
 from silosynth.server.dashboard.tags import Public, View
 from silosynth.server.dashboard.views.charts import Chart, Series
@@ -88,10 +87,12 @@ class Evidence(View):
 class EvidencePage(View):
     claims: tuple[Claim, ...]
     reports: tuple[Evidence, ...]
+    unreadable: Public[tuple[str, ...]]  # files that are no reports, or another version's
 
 
 def evidence_page(sources: Sources) -> EvidencePage:
-    reports = tuple(_evidence(found) for found in sources.evidence("attacks.json"))
+    read = {found.place: _evidence(found) for found in sources.evidence("attacks.json")}
+    reports = tuple(report for report in read.values() if report is not None)
     claims = (
         Claim(
             release=one.name,
@@ -103,14 +104,14 @@ def evidence_page(sources: Sources) -> EvidencePage:
         )
         for one in sources.published()
     )
-    return EvidencePage(tuple(claims), reports)
+    return EvidencePage(tuple(claims), reports, tuple(place for place, report in read.items() if report is None))
 
 
-def _evidence(found: Found) -> Evidence:
+def _evidence(found: Found) -> Evidence | None:
     try:
         return _read(found)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{found.place} was written by another version of silosynth.") from error
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _read(found: Found) -> Evidence:
