@@ -41,8 +41,8 @@ class Doorkeeper:
         response = await handler(request) if self._admits(request) else _turned_away(request)
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
-        if "cache-control" not in response.headers:
-            response.headers["Cache-Control"] = "no-store"
+        # The same address may lead to another server's folder tomorrow, so whatever is kept is asked for again.
+        response.headers["Cache-Control"] = "private, no-cache" if "etag" in response.headers else "no-store"
         return response
 
     async def log_in(self, request: Request) -> Response | None:

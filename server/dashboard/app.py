@@ -30,7 +30,6 @@ from silosynth.server.dashboard.views.releases import PICTURE, comparison_page, 
 from silosynth.server.dashboard.views.runs import run_page, runs_page
 from silosynth.server.releases.tokens import Tokens
 
-_FOR_EVER = {"Cache-Control": "private, max-age=31536000, immutable"}
 Build = Callable[[Request], View]
 
 
@@ -108,12 +107,12 @@ def _add_files(app: FastAPI, sources: Sources) -> None:
         path = sources.picture(sources.run(number).number)
         if not path.exists():
             raise HTTPException(404, "This run has no picture yet.")
-        return FileResponse(path, media_type="image/png", headers={"Cache-Control": "no-cache"})
+        return FileResponse(path, media_type="image/png")
 
     @app.get("/releases/{name}/{version:int}/picture.png")
     def picture(name: str, version: int) -> Response:
         entry = sources.release(name, version).entry
-        return FileResponse(sources.file(entry, PICTURE), media_type="image/png", headers=_FOR_EVER)
+        return FileResponse(sources.file(entry, PICTURE), media_type="image/png")
 
     @app.get("/releases/{name}/{version:int}/download")
     def download(name: str, version: int) -> Response:
@@ -155,6 +154,10 @@ def _add_errors(app: FastAPI, pages: Pages) -> None:
     @app.exception_handler(SilosynthError)
     async def ours(request: Request, error: SilosynthError) -> Response:
         return answered(request, str(error), 404)
+
+    @app.exception_handler(OSError)
+    async def damage(request: Request, error: OSError) -> Response:
+        return answered(request, f"A file in the server's folder cannot be read: {error.strerror}.", 500)
 
     @app.exception_handler(HTTPException)
     async def others(request: Request, error: HTTPException) -> Response:

@@ -166,6 +166,17 @@ def test_a_forged_manifest_is_told(shown: ShownServer, tmp_path: Path) -> None:
     assert [check["holds"] for check in data["checks"]] == [False, True, True]
 
 
+def test_a_damaged_store_is_told(shown: ShownServer, tmp_path: Path) -> None:
+    folder = tmp_path / "server"
+    shutil.copytree(shown.folder, folder)
+    shutil.rmtree(folder / "store/objects")
+    with client_of(folder) as client:
+        answer = client.get("/releases/biopsies/1", headers=HTML)
+        assert client.get("/federation", headers=HTML).status_code == 200
+    assert answer.status_code == 500
+    assert "cannot be read" in answer.text
+
+
 def test_evidence_stands_beside_the_claim(client: TestClient) -> None:
     AttackReport.model_validate(attack_report())  # what is shown here is what attacks write
     (report,) = client.get("/evidence.json").json()["data"]["reports"]
