@@ -12,7 +12,7 @@ _SENTENCES = {
     "asking": "Round {round}: asking every silo for {mechanism}, {values:,} values (query {digest:.12})",
     "fetching": "{silo} fetches a public file, {size}",
     "summed": "Round {round}: {answered} silos answered, {size}",
-    "waiting_for_consent": "{silo} waits for its people to approve query {digest}",
+    "waiting_for_consent": "{silo} waits for its people to approve query {digest:.12}",
     "rolled_back": "{silo} is left out: {message}",
     "left_out": "{silo} is left out: {message}",
     "without": "Going on without {silo}: {message}",

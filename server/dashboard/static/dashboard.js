@@ -140,7 +140,7 @@ function options(chart, points, width) {
   const label = (plot, value) => (value == null ? "" : `${chart.x_label} ${chart.x_names[value] ?? digits(value)}`);
   return {
     width, height: 300, scales: scales(chart, points), axes: [axis(chart, "x"), axis(chart, "y")],
-    series: [{ label: "", value: label }, ...series], cursor: { drag: { x: false, y: false } },
+    series: [{ label: "\u00a0", value: label }, ...series], cursor: { drag: { x: false, y: false } },
     legend: { markers: { fill: (plot, place) => paints[place - 1] } },
     hooks: { draw: [(plot) => intervals(plot, points, paints)] },
   };
