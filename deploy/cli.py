@@ -17,6 +17,7 @@ from silosynth.common.errors import SilosynthError
 from silosynth.deploy import (
     attack_commands,
     backbone_commands,
+    bench_commands,
     dashboard_commands,
     evaluate_commands,
     plan_commands,
@@ -49,6 +50,7 @@ app.command()(plan_commands.plan)
 app.command()(dashboard_commands.dashboard)
 app.command()(evaluate_commands.evaluate)
 app.command()(attack_commands.attack)
+app.command()(bench_commands.bench)
 app.add_typer(silo_commands.app, name="silo")
 app.add_typer(server_commands.app, name="server")
 app.add_typer(run_commands.app, name="run")

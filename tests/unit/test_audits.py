@@ -52,6 +52,7 @@ def test_honest_mechanisms_pass_and_broken_ones_do_not(recipe: str, epsilon: flo
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 @pytest.mark.parametrize("recipe", ["prototypes", "ridge", "ldpdc"])
 def test_twenty_audits_each(recipe: str, epsilon: float) -> None:
@@ -96,6 +97,7 @@ def test_predictable_noise_is_undone() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_predictable_noise_of_a_17_bit_clock_is_undone() -> None:
     _undo(bits=CLOCK_BITS)
 

@@ -1,0 +1,1 @@
+"""`silosynth bench`: many simulated runs, their rows, and a page of results."""

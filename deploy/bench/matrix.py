@@ -1,0 +1,120 @@
+"""The TOML file that says which runs to make: recipes x datasets x epsilons x silos x partitions x seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from silosynth.common.config import Section, load, parse
+from silosynth.server.config import EvaluationSettings
+from silosynth.server.recipes import recipe_named
+
+POOLED, ALONE = "pooled", "alone"
+Silos = Annotated[int, Field(ge=1, le=50)]
+Epsilon = Annotated[float, Field(gt=0)]
+
+
+class DatasetEntry(Section):
+    data: str = Field(description="digits, or a file or folder in any format; relative to the TOML file")
+    classes: int | None = Field(None, ge=1, description="where the files do not say")
+
+
+class RecipeEntry(Section):
+    recipe: str
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class Cell(Section):
+    """One run. Where two have the same, they need not be made twice."""
+
+    dataset: str
+    way: str  # a recipe's entry, or a baseline
+    epsilon: float | None  # of each silo; None: without noise
+    silos: int
+    partition: str
+    seed: int
+    records: int | None = None  # of each silo; None: all records, dealt to them
+    without: int | None = None  # the silo that is left out
+
+    @property
+    def setting(self) -> str:
+        """How the records lie, in words."""
+        size = "" if self.records is None else f" of {self.records} records"
+        return f"{self.silos} silo{'s' if self.silos > 1 else ''}{size}, {self.partition}"
+
+    @property
+    def budget(self) -> str:
+        return "no noise" if self.epsilon is None else f"epsilon {self.epsilon:g}"
+
+    def words(self) -> str:
+        left_out = "" if self.without is None else f", without silo {self.without}"
+        return f"{self.dataset}, {self.way}, {self.budget}, {self.setting}{left_out}, seed {self.seed}"
+
+
+class Matrix(Section):
+    """A matrix file."""
+
+    title: str
+    words: str = Field("", description="what the page says before its tables")
+    delta: float = Field(1e-5, gt=0, lt=1)
+    epsilons: tuple[Epsilon, ...] = Field(min_length=1, description="inf: without noise")
+    silos: tuple[Silos, ...] = (5,)
+    records: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        (), description="of each silo, drawn with replacement; unset: all records, dealt by the partition"
+    )
+    partitions: tuple[str, ...] = ("iid",)
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0,)
+    baselines: tuple[Literal["pooled", "alone"], ...] = Field(
+        (), description="pooled: all records, not private; alone: each silo its own, not private"
+    )
+    leave_one_out: tuple[str, ...] = Field((), description="recipes that are also run without each silo in turn")
+    datasets: dict[str, DatasetEntry] = Field(min_length=1)
+    recipes: dict[str, RecipeEntry] = Field(default_factory=dict)
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Self:
+        if taken := {POOLED, ALONE} & set(self.recipes):
+            raise ValueError(f"recipes.{taken.pop()}: that is the name of a baseline, choose another")
+        if unknown := set(self.leave_one_out) - set(self.recipes):
+            raise ValueError(f"leave_one_out: {unknown.pop()} is none of the recipes")
+        return self
+
+    def cells(self) -> Iterator[Cell]:
+        """In the order in which they are made: seed after seed, so that a page is soon complete for the first."""
+        for seed, dataset in product(self.seeds, self.datasets):
+            if POOLED in self.baselines:
+                yield Cell(dataset=dataset, way=POOLED, epsilon=None, silos=1, partition="iid", seed=seed)
+            for silos, records, partition in product(self.silos, self.records or (None,), self.partitions):
+                place = {"silos": silos, "records": records, "partition": partition, "seed": seed, "dataset": dataset}
+                if ALONE in self.baselines:
+                    yield Cell(way=ALONE, epsilon=None, **place)
+                for epsilon, way in product(self.epsilons, self.recipes):
+                    budget = epsilon if math.isfinite(epsilon) else None
+                    yield Cell(way=way, epsilon=budget, **place)
+                    for silo in range(silos if way in self.leave_one_out and silos > 1 else 0):
+                        yield Cell(way=way, epsilon=budget, without=silo, **place)
+
+    def recipe_of(self, cell: Cell) -> RecipeEntry | None:
+        return self.recipes.get(cell.way)
+
+
+def load_matrix(path: Path) -> Matrix:
+    """Read it and find what is wrong with it before anything is run; paths become absolute."""
+    matrix = load(Matrix, path)
+    for name, entry in matrix.recipes.items():
+        parse(recipe_named(entry.recipe).parameters, entry.parameters, f"{path}: recipes.{name}.parameters")
+    anchored = {
+        name: entry if entry.data == "digits" else entry.model_copy(update={"data": _anchored(path, entry.data)})
+        for name, entry in matrix.datasets.items()
+    }
+    return matrix.model_copy(update={"datasets": anchored})
+
+
+def _anchored(path: Path, data: str) -> str:
+    return str(path.absolute().parent / Path(data).expanduser())

@@ -1,0 +1,115 @@
+"""The page of results: what came out, for a newcomer, and every row behind it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from silosynth.deploy.bench.matrix import ALONE, POOLED, Cell, Matrix
+from silosynth.deploy.bench.plots import plot_dataset
+from silosynth.deploy.bench.rows import Row
+from silosynth.deploy.bench.scaling import scaling_section
+
+PAGE = "README.md"
+
+_LEGEND = (
+    "Accuracy in per cent on public test records of fresh models that saw nothing but the synthetic records: mean and "
+    "standard deviation over seeds, which decide partition, recipe and models; the noise is drawn anew in every run. "
+    "In brackets: the recipe's own classifier, where it has one. Epsilon holds for each silo's records (one record "
+    "added or removed)."
+)
+_WORDS = {
+    POOLED: "all real records in one place, not private: the ceiling",
+    ALONE: "each silo trains on its own real records, not private: the mean over silos",
+}
+
+
+def write_page(matrix: Matrix, rows: Sequence[Row], folder: Path) -> Path:
+    """The page with its pictures; settings that are not run yet are left empty."""
+    parts = [f"# {matrix.title}", matrix.words, f"{_LEGEND} Delta is {matrix.delta:g}."]
+    wanted = sum(1 for _ in matrix.cells())
+    if len(rows) < wanted:
+        parts.append(f"{len(rows)} of {wanted} runs are made so far: the same command goes on with the others.")
+    for dataset in matrix.datasets:
+        here = [row for row in rows if row.cell.dataset == dataset]
+        parts += [f"## {dataset}", _table(matrix, here)]
+        if any(row.cell.epsilon for row in here):
+            plot_dataset(matrix, dataset, here, folder / dataset)
+            parts.append(f"![accuracy beside epsilon on {dataset}]({dataset}.png)")
+        parts.append(_left_out(here))
+    parts += [scaling_section(rows), "## Every run", _all_rows(rows)]
+    path = folder / PAGE
+    path.write_text("\n\n".join(part for part in parts if part) + "\n")
+    return path
+
+
+def _mean_and_spread(shares: Sequence[float]) -> str:
+    known = 100 * np.array(shares)
+    if not len(known):
+        return ""
+    return f"{known.mean():.1f}" + (f" ± {known.std(ddof=1):.1f}" if len(known) > 1 else "")
+
+
+def _table(matrix: Matrix, rows: Sequence[Row]) -> str:
+    """A line for each way, a column for each setting and epsilon; in brackets the recipe's own classifier."""
+    columns = list(dict.fromkeys((row.cell.setting, row.cell.budget) for row in rows if row.cell.way in matrix.recipes))
+    lines = []
+    for way in (*matrix.baselines, *matrix.recipes):
+        cells = [_cell([row for row in rows if _belongs(row.cell, way, *column)]) for column in columns]
+        lines.append([f"{way} ({_WORDS[way]})" if way in _WORDS else way, *cells])
+    return _markdown(["way", *map(", ".join, columns)], lines)
+
+
+def _belongs(cell: Cell, way: str, setting: str, budget: str) -> bool:
+    if cell.way != way or cell.without is not None:
+        return False
+    return way == POOLED or (cell.setting == setting and (way == ALONE or cell.budget == budget))
+
+
+def _cell(rows: Sequence[Row]) -> str:
+    own = [row.own_classifier_accuracy for row in rows if row.own_classifier_accuracy is not None]
+    return _mean_and_spread([row.accuracy for row in rows]) + (f" ({_mean_and_spread(own)})" if own else "")
+
+
+def _left_out(rows: Sequence[Row]) -> str:
+    """What the federation loses without a silo: that is the silo's worth to the others."""
+    whole = {_key(row.cell): row.accuracy for row in rows if row.cell.without is None}
+    losses: dict[tuple[str, str, str, int], list[float]] = defaultdict(list)
+    for row in rows:
+        cell = row.cell
+        if cell.without is not None and _key(cell) in whole:
+            losses[cell.way, cell.setting, cell.budget, cell.without].append(whole[_key(cell)] - row.accuracy)
+    if not losses:
+        return ""
+    lines = [[*map(str, place), _mean_and_spread(found)] for place, found in losses.items()]
+    return "Points that are lost without a silo:\n\n" + _markdown(["way", "records", "privacy", "silo", "loss"], lines)
+
+
+def _key(cell: Cell) -> str:
+    return cell.model_copy(update={"without": None}).model_dump_json()
+
+
+def _all_rows(rows: Sequence[Row]) -> str:
+    heads = ["run", "accuracy", "own", "worst class", "calibration error", "coverage"]
+    heads += ["CPU s: a silo", "server", "evaluation", "commit", "machine"]
+    return _markdown(heads, [_line(row) for row in rows])
+
+
+def _line(row: Row) -> list[str]:
+    shares = (row.accuracy, row.own_classifier_accuracy, row.worst_class_accuracy, row.calibration_error, row.coverage)
+    seconds = (row.silo_seconds, row.server_seconds, row.evaluation_seconds)
+    return [
+        row.cell.words(),
+        *("" if share is None else f"{100 * share:.1f}" for share in shares),
+        *("" if second is None else f"{second:.2f}" for second in seconds),
+        row.commit or "",
+        f"{row.machine.processor}, {row.machine.cores} cores",
+    ]
+
+
+def _markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [heads, ["---"] * len(heads), *lines]
+    return "\n".join(f"| {' | '.join(cell.replace('|', ' ') for cell in row)} |" for row in rows)
