@@ -12,8 +12,9 @@ import numpy as np
 
 from silosynth.common.config import parse
 from silosynth.common.datasets import Records
-from silosynth.common.queries import Query, digest
+from silosynth.common.queries import Query
 from silosynth.deploy.attacks.auditing import audit_in_one_run, audit_repeatedly
+from silosynth.deploy.attacks.scoring import auditable
 from silosynth.deploy.attacks.shadows import Target, attack
 from silosynth.deploy.inprocess import InProcess
 from silosynth.deploy.provenance import commit, this_machine
@@ -23,7 +24,6 @@ from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Step, Summed, Task
 from silosynth.server.releases.code_version import code_version
 
-_AUDITED = 3  # queries of a run at most, the first ones of each mechanism
 Report = Callable[[float], None]
 
 
@@ -86,7 +86,7 @@ def _target(campaign: Campaign, records: Records, public: Records) -> Target:
 
 
 def _audits(target: Target, seed: int) -> tuple[Audit, ...]:
-    """One run tells what the recipe asks; then each kind of question is audited by itself, with its own claim."""
+    """One run tells what the recipe asks; the first question of each kind is audited by itself, with its own claim."""
     asked: dict[str, Query] = {}
     federation = InProcess([])
 
@@ -94,15 +94,15 @@ def _audits(target: Target, seed: int) -> tuple[Audit, ...]:
         answering = InProcess(shards, artifacts=federation.artifacts)
 
         def ask(step: Any) -> Summed:
-            if not step.query.inner_identities():
-                asked.setdefault(digest(step.query).hex(), step.query)
+            if auditable(step.query):
+                asked.setdefault(step.query.mechanism, step.query)
             return answering.ask(step)
 
         return ask
 
     replace(target, federation=listen).release(np.ones(len(target.candidates), dtype=np.bool_))
     audits = []
-    for query in list({query.mechanism: query for query in asked.values()}.values())[:_AUDITED]:
+    for query in asked.values():
         audits.append(audit_in_one_run(query, federation.answer, federation.exact_answer, seed))
         audits.append(audit_repeatedly(query, federation.answer, federation.exact_answer, seed))
     return tuple(audits)

@@ -19,14 +19,24 @@ Answer = Callable[[Query, Records], Integers]
 """What a silo with these records says to a query, noise and all."""
 
 
+_SUMS = ("class_counts", "feature_sums", "mixtures", "moments", "scores", "sufficient_statistics")
+
+
+def auditable(query: Query) -> bool:
+    """Of a sum it is known what one record adds. What has no noise claims nothing."""
+    return query.mechanism in _SUMS and query.event().noise_multiplier > 0
+
+
 class Scorer:
     """Knows each canary's signature, since the attacker has its own copy of the mechanism."""
 
     def __init__(self, query: Query, canaries: Records, exact: Answer, noise: Array | None = None) -> None:
         """`exact` answers without noise; `noise`, of every value, is the claimed one unless it was measured."""
         event, plan = query.event(), query.plan()
-        if query.inner_identities() or event.noise_multiplier == 0:
-            raise ConfigError(f"{query.mechanism} of this kind has no noise of its own to audit")
+        if not auditable(query):
+            raise ConfigError(
+                f"{query.mechanism} of this kind is no noisy sum of records, so it cannot be audited alone"
+            )
         self._query, self._compositions, self._rate = query, event.count, event.sampling_probability
         certain: Any = replace(query, sampling_probability=1.0) if self._rate < 1 else query  # type: ignore[call-arg]
         claimed = plan.noise_std / plan.grid

@@ -133,7 +133,7 @@ def test_canaries_fit_any_shape(shape: tuple[int, ...]) -> None:
 
 
 def test_what_claims_no_privacy_cannot_be_audited() -> None:
-    with pytest.raises(ConfigError, match="no noise of its own"):
+    with pytest.raises(ConfigError, match="cannot be audited"):
         audit_repeatedly(first_query("prototypes", math.inf), HONEST.answer, HONEST.exact_answer, 0)
 
 

@@ -30,16 +30,22 @@ from silosynth.server.evaluation import SiloScoring, evaluate
 from silosynth.server.recipes import RECIPES
 from silosynth.server.recipes.base import Ask, Step, Summed, Task, drive
 
+BRIEF = {
+    "dosser": {"signals": 5},
+    "feddpsd": {"private_steps": 2, "rounds": 1, "inputs": 8},
+    "ndpdc": {"signals": 5},
+    "sps": {"preset": "quick"},
+}
 REPOSITORY = Path(__file__).parents[2]
 READERS = {
     "client/guard_process.py": "the guard: charges every answer",
     "common/backbones/training_images.py": "public images, to train a backbone with",
     "common/datasets/loading.py": "the loader itself",
-    "deploy/demo.py": "a simulation with embedded digits",
     "deploy/doctor_guard.py": "at the silo, for its own people: can the records be read?",
     "deploy/evaluations.py": "public test records",
     "deploy/local_evaluation.py": "at the silo, for its own people: printed, neither kept nor sent",
     "deploy/parts.py": "simulations",
+    "deploy/simulation.py": "a simulation with embedded digits",
     "server/conduct.py": "public test records that run.toml names",
 }
 
@@ -85,8 +91,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 @pytest.mark.parametrize("name", sorted(RECIPES))
 def test_what_a_recipe_asks_is_charged(name: str, ledger: Ledger) -> None:
     recipe = RECIPES[name]
-    quick = {"preset": "quick"} if "preset" in recipe.parameters.model_fields else {}
-    step = next(recipe.steps(Task(TOY, 1.0, DELTA), recipe.parameters(**quick)))
+    step = next(recipe.steps(Task(TOY, 1.0, DELTA), recipe.parameters(**BRIEF.get(name, {}))))
     ward = Ward(ledger, backbones=list(shipped_backbones().values()))
     ward.ask(step)
     assert ward.looks > 0
