@@ -41,6 +41,7 @@ class Sim:
     folder: Path
     options: tuple[str, ...]
     environment: dict[str, str]
+    client: DockerClient
 
     def __call__(self, command: str, *arguments: str) -> str:
         full = [SILOSYNTH, "sim", command, *arguments, "--folder", str(self.folder)]
@@ -51,9 +52,11 @@ class Sim:
     def up(self, *arguments: str) -> dict[str, Any]:
         return dict(json.loads(self("up", *self.options, *arguments, "--format", "json")))
 
+    def engine(self) -> DockerEngine:
+        return DockerEngine(SimFolder(self.folder), self.client)
+
     def session(self) -> Session:
-        home = SimFolder(self.folder)
-        return Session(home, DockerEngine(home))
+        return Session(SimFolder(self.folder), self.engine())
 
 
 @pytest.fixture(scope="module")
@@ -70,25 +73,23 @@ def options(client: DockerClient) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def sim(client: DockerClient, options: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sim]:
-    sim = Sim(tmp_path_factory.mktemp("containers") / "sim", ("--silos", "4", *options), dict(os.environ))
+    sim = Sim(tmp_path_factory.mktemp("containers") / "sim", ("--silos", "4", *options), dict(os.environ), client)
     try:
         yield sim
     finally:
         sim("down")
-    assert left_by(client, sim) == []
+    assert left_by(sim) == []
 
 
-def left_by(client: DockerClient, sim: Sim) -> list[str]:
-    label = {"label": f"com.docker.compose.project={sim.session().engine.project}"}  # type: ignore[attr-defined]
+def left_by(sim: Sim) -> list[str]:
+    label, client = {"label": f"com.docker.compose.project={sim.engine().project}"}, sim.client
     containers, networks = client.containers.list(all=True, filters=label), client.networks.list(filters=label)
     return [str(left.name) for left in (*containers, *networks, *client.volumes.list(filters=label))]
 
 
 def inside(sim: Sim, service: str, program: str) -> str:
     """What a Python program prints in a container."""
-    docker = sim.session().engine
-    assert isinstance(docker, DockerEngine)
-    code, output = docker.container(service).exec_run(["python", "-c", program])
+    code, output = sim.engine().container(service).exec_run(["python", "-c", program])
     assert code == 0, output
     return str(output.decode().strip())
 
@@ -104,7 +105,7 @@ def test_images_are_built_and_a_run_ends_with_a_release_at_every_silo(sim: Sim) 
 
 
 def test_the_dashboard_answers_whoever_has_the_token(sim: Sim) -> None:
-    address, _, token = sim.session().engine.dashboard("test").split()
+    address, _, token = sim.engine().dashboard("test").split()
     trusted = ssl.create_default_context(cafile=str(sim.folder / "federation/server/ca.crt"))
     with urllib.request.urlopen(f"{address}/healthz", context=trusted) as answer:
         assert answer.status == 200
@@ -176,11 +177,13 @@ def test_silos_join_while_it_is_up(sim: Sim) -> None:
     assert told["spent"]["silo-4"] > 0
 
 
-def test_processes_and_containers_make_the_same_release(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_processes_and_containers_make_the_same_release(
+    client: DockerClient, options: tuple[str, ...], tmp_path: Path
+) -> None:
     """With guards whose noise the test makes predictable: nothing of that is in silosynth."""
     path = os.pathsep.join((str(SUPPORT / "seeded"), str(SUPPORT)))
-    processes = Sim(tmp_path / "processes", ("--engine", "process"), {**os.environ, "PYTHONPATH": path})
-    containers = Sim(tmp_path / "containers", options, dict(os.environ))
+    processes = Sim(tmp_path / "processes", ("--engine", "process"), {**os.environ, "PYTHONPATH": path}, client)
+    containers = Sim(tmp_path / "containers", options, dict(os.environ), client)
     containers.folder.mkdir()
     predictable = {"environment": {"PYTHONPATH": "/support/seeded:/support"}, "volumes": [f"{SUPPORT}:/support:ro"]}
     overridden = {"services": {f"guard-silo-{number}": predictable for number in range(2)}}

@@ -27,14 +27,23 @@ _CERTIFICATES = Path(os.environ.get("SSL_CERT_FILE", "/etc/ssl/certs/ca-certific
 @contextlib.contextmanager
 def engine() -> Iterator[DockerClient]:
     """DOCKER_HOST names it meanwhile. Skips, with the reason, where none can be had."""
-    with contextlib.suppress(DockerException):
-        client = docker.from_env(timeout=1800)
-        client.ping()
-        yield client
+    if at_hand := _at_hand():
+        with contextlib.closing(at_hand) as client:
+            yield client
         return
     with _started() as host, pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", host)
-        yield docker.from_env(timeout=1800)
+        with contextlib.closing(docker.from_env(timeout=1800)) as client:
+            yield client
+
+
+def _at_hand() -> DockerClient | None:
+    try:
+        client = docker.from_env(timeout=1800)
+        client.ping()
+    except DockerException:
+        return None
+    return client
 
 
 def build_arguments(client: DockerClient) -> dict[str, str]:
@@ -73,8 +82,8 @@ def _started() -> Iterator[str]:
 def _wait_for(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
     ends = time.monotonic() + 120
     while time.monotonic() < ends and process.poll() is None:
-        with contextlib.suppress(DockerException):
-            docker.DockerClient(host).ping()
+        with contextlib.suppress(DockerException), contextlib.closing(docker.DockerClient(host)) as client:
+            client.ping()
             return
         time.sleep(0.5)
     pytest.skip(f"dockerd does not start here: {log.read_text(errors='replace')[-500:]}")
