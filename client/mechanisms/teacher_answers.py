@@ -9,8 +9,9 @@ Neighbours and sensitivity:
 - sub-teachers: datasets that differ by one record added or removed. Its own bytes say which part it is in, so one
   teacher changes, the sum of all as above, and their mean by 2 / K. (A record that is replaced changes two of them.)
 - dp-sgd: 0, given the weights, which an inner query for private training has charged; no record is seen here.
-Gradients are cut to an integer grid towards zero. They have noise on all classes, not only on the k kept ones: which
-these are depends on the teacher. Among which classes a response is given does not: the student chooses them.
+Gradients are cut to length 1, and to an integer grid towards zero. They have noise on all classes, not only on the k
+kept ones: which these are depends on the teacher. Among which classes a response is given does not: the student chooses
+them.
 Event: one Gaussian mechanism for the batch. Responses tell two teachers apart no better than it does, each for itself
 and hence together; one that the student's choice does not hold is answered by any of it, so that every answer is
 possible whatever the teacher says (the paper's Eq. (5) has impossible ones, and with them no guarantee).
@@ -30,7 +31,7 @@ from silosynth.client.mechanisms.public_networks import view_for
 from silosynth.client.mechanisms.teachers import teachers_of
 from silosynth.common.datasets.records import Records
 from silosynth.common.queries import TeacherAnswers
-from silosynth.common.teaching.distillation import named_choices, unit_gradients
+from silosynth.common.teaching.distillation import kept_gradients, named_choices
 from silosynth.common.teaching.inputs import decode_inputs
 from silosynth.common.teaching.views import draw_classifier, with_weights
 
@@ -54,7 +55,7 @@ def answer(query: TeacherAnswers, teacher: Floats, student: Floats) -> Integers:
     shares = np.clip(finite, 0.0, 1.0)
     if query.answers == "classes":
         return named_choices(shares, student, query.kept)
-    return clipped(unit_gradients(shares, student, query.kept, query.other_weight), 0.0, 1.0, query.grid())
+    return clipped(kept_gradients(shares, student, query.kept, query.other_weight), 0.0, 1.0, query.grid())
 
 
 def _trained_privately(query: TeacherAnswers, bench: Bench) -> Tensor:

@@ -1,8 +1,9 @@
 """What a teacher says about an input, in the terms of DPSD: a gradient for the student, or a class.
 
 The loss is that of decoupled distillation: with r the teacher's first class, t and s the teacher's and the student's
-probabilities, it is KL of (t_r, 1 - t_r) from (s_r, 1 - s_r), plus lambda times KL of the other classes' shares among
-themselves. Its gradient is with regard to the student's logits, where both parts vanish once the student agrees.
+probabilities, it is KL of (t_r, 1 - t_r) from (s_r, 1 - s_r), plus lambda (1 - t_r) times KL of the other classes'
+shares among themselves. Its gradient is with regard to the student's logits. At lambda = 1 it is s - t: one step along
+it makes the student what the teacher is, and the mean over teachers is a step to their mean.
 """
 
 from __future__ import annotations
@@ -12,17 +13,16 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-_STABILITY = 1e-4  # the paper's h: gradients much shorter than this stay short
 _LEAST_REST = 1e-9
 
 
-def unit_gradients(teacher: Array, student: Array, kept: int, other_weight: float) -> Array:
-    """One row an input: the `kept` largest coordinates of the gradient, of length at most 1 together."""
+def kept_gradients(teacher: Array, student: Array, kept: int, other_weight: float) -> Array:
+    """One row an input: the `kept` largest coordinates of the gradient, of any length."""
     gradients = _gradients(teacher, student, other_weight)
     largest = np.argsort(-np.abs(gradients), axis=1, kind="stable")[:, :kept]
     masked = np.zeros_like(gradients)
     np.put_along_axis(masked, largest, np.take_along_axis(gradients, largest, axis=1), axis=1)
-    return np.asarray(masked / (np.linalg.norm(masked, axis=1, keepdims=True) + _STABILITY))
+    return masked
 
 
 def _gradients(teacher: Array, student: Array, other_weight: float) -> Array:
@@ -31,7 +31,7 @@ def _gradients(teacher: Array, student: Array, other_weight: float) -> Array:
     told, thought = (np.take_along_axis(p, first, axis=1) for p in (teacher, student))
     told_shares, thought_shares = (_shares_of_rest(p, is_first) for p in (teacher, student))
     of_first = (thought - told) * (is_first - thought_shares)
-    return np.asarray(of_first + other_weight * (thought_shares - told_shares))
+    return np.asarray(of_first + other_weight * (1 - told) * (thought_shares - told_shares))
 
 
 def _shares_of_rest(probabilities: Array, is_first: npt.NDArray[np.bool_]) -> Array:

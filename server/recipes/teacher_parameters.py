@@ -29,12 +29,14 @@ class TeacherParameters(Section):
     teachers: Literal["plain", "sub-teachers", "dp-sgd"] = Field("dp-sgd", description="how silos train and answer")
     answers: Literal["gradients", "classes"] = Field("gradients", description="the switch s: data- or label-sensitive")
     sub_teachers: int = Field(25, ge=2, le=1024, description="K, of each silo, on disjoint parts of its records")
-    rounds: int = Field(8, ge=1, le=10_000, description="T")
-    inputs: int = Field(512, ge=2, le=1 << 16, description="b, about which silos are asked in each round")
-    kept: int = Field(3, ge=2, description="k: coordinates of a gradient, or classes to respond among")
+    rounds: int = Field(16, ge=1, le=10_000, description="T")
+    inputs: int = Field(1024, ge=2, le=1 << 16, description="b, about which silos are asked in each round")
+    kept: int | None = Field(
+        None, ge=2, description="k; default: all coordinates of a gradient, 3 classes to respond among"
+    )
     other_weight: float = Field(1.0, ge=0, le=1e3, description="lambda, of all classes but the teacher's first")
     network: Literal["linear", "mlp", "convnet"] = Field("linear", description="of teachers")
-    student: Literal["linear", "mlp", "convnet"] | None = Field(None, description="default: the teachers' network")
+    student: Literal["linear", "mlp", "convnet"] = Field("mlp", description="its network: the mean of teachers is bent")
     backbone: str | None = Field(None, description="a public network whose features they see; default: a shipped one")
     teacher_steps: int = Field(600, ge=1, le=100_000, description="at most; training stops when it no longer helps")
     private_steps: int = Field(150, ge=1, le=100_000, description="of DP-SGD")

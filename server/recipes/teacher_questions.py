@@ -20,6 +20,7 @@ from silosynth.common.teaching.views import View
 from silosynth.server.recipes.base import Ask, Task
 from silosynth.server.recipes.teacher_parameters import TeacherParameters
 
+_RESPONDED = 3  # classes, as in the paper
 _ANY = "0" * 64  # inputs that are yet to be made
 
 
@@ -64,7 +65,7 @@ class Questions:
             inputs=inputs,
             number=number,
             answers=chosen.answers,
-            kept=min(chosen.kept, self.schema.classes),
+            kept=min(chosen.kept or (self.schema.classes if gradients else _RESPONDED), self.schema.classes),
             other_weight=chosen.other_weight if gradients else 0.0,
             teachers=chosen.teachers,
             parts=chosen.parts,

@@ -54,11 +54,11 @@ from silosynth.server.synthesis.pupil import Pupil
 
 DELTA = 1e-5
 RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
-    "plain": ("feddpsd", {"teachers": "plain", "rounds": 20}),
+    "plain": ("feddpsd", {"teachers": "plain"}),
     "plain, few questions": ("feddpsd", {"teachers": "plain", "rounds": 1, "inputs": 128}),
     "classes, few questions": ("feddpsd", {"teachers": "plain", "answers": "classes", "rounds": 2, "inputs": 128}),
-    "sub-teachers": ("feddpsd", {"teachers": "sub-teachers", "sub_teachers": 50, "rounds": 2}),
-    "dp-sgd": ("feddpsd", {"teachers": "dp-sgd", "rounds": 20}),
+    "sub-teachers": ("feddpsd", {"teachers": "sub-teachers", "sub_teachers": 50, "rounds": 1}),
+    "dp-sgd": ("feddpsd", {"teachers": "dp-sgd"}),
     "ridge": ("ridge", {}),
     "prototypes": ("prototypes", {}),
 }

@@ -74,11 +74,10 @@ def test_no_teacher_is_further_from_another_than_stated(drawn: tuple[TeacherAnsw
 
 
 def test_the_bound_is_nearly_reached() -> None:
-    """Two teachers, sure of different classes, where the student finds both as likely."""
-    query = answers_query(Schema((2,), 2), number=3, kept=2, other_weight=0.0)
-    sure = np.eye(2)
-    student = np.full((3, 2), 0.5)
-    one, other = (answer(query, np.tile(sure[name], (3, 1)), student) for name in (0, 1))
+    """Two teachers with the same first class and opposite second ones, where the student finds all as likely."""
+    query = answers_query(Schema((2,), 3), number=3, kept=3, other_weight=1000.0)
+    student = np.full((3, 3), 1 / 3)
+    one, other = (answer(query, np.array([second] * 3), student) for second in ([0.6, 0.4, 0.0], [0.6, 0.0, 0.4]))
     moved = np.linalg.norm(one - other) * query.grid()
     assert 0.99 * query.plan().sensitivity < moved <= query.plan().sensitivity
 
