@@ -159,7 +159,7 @@ class TestPlan:
     def test_noise_falls_with_fewer_questions_more_sub_teachers_and_more_silos(self) -> None:
         proposal = self.proposed(10.0, teachers="sub-teachers", sub_teachers=20, rounds=8)
         before = proposal.outlook().noise_to_signal
-        for change in ({"sub_teachers": 40}, {"rounds": 2}, {"inputs": 128}):
+        for change in ({"sub_teachers": 40}, {"rounds": 2}, {"inputs": 256}):
             chosen = proposal.parameters.model_copy(update=change)
             assert replace(proposal, parameters=chosen).outlook().noise_to_signal == pytest.approx(before / 2, rel=0.01)
         crowd = replace(proposal, crowd=Crowd(20, 12_000)).outlook().noise_to_signal
