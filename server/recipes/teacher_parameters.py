@@ -14,7 +14,7 @@ from silosynth.common.queries import TeacherAnswers
 from silosynth.server.recipes.base import Task
 from silosynth.server.recipes.outlook import Crowd, Outlook
 
-# About the noise at which a student loses half of what it learns without: on digits, two silos, 512 inputs, when answers
+# About the noise at which a student loses half of what it learns without: digits, two silos, 512 inputs, when answers
 # were still stretched to length 1.
 _BEARABLE = {"plain": 1.0, "sub-teachers": 1.0, "dp-sgd": 0.35}
 
