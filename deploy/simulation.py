@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import Field
 
-from silosynth.client.config import load_silo
+from silosynth.client.config import SiloConfig
 from silosynth.common.config import Section
+from silosynth.common.config import load as load_toml
 from silosynth.common.datasets import Records, load, save_npz
 from silosynth.common.errors import DataError
 from silosynth.common.partition import partition
@@ -70,7 +71,7 @@ def settle(
     kit = federation.add_silo(silo, address, Answers(data, budget, policy))
     kit.records.mkdir(mode=0o700)
     save_npz(shard, kit.records / _RECORDS)
-    load_silo(kit.silo_toml)  # what is wrong with it is told here, not in a log
+    load_toml(SiloConfig, kit.silo_toml)  # what is wrong with it is told here, not in a log
     return kit
 
 
