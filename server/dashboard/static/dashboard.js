@@ -137,10 +137,10 @@ function options(chart, points, width) {
     ...(chart.style === "steps" ? { paths: uPlot.paths.stepped({ align: 1 }) } : chart.style === "points" ? { paths: () => null } : {}),
     value: (plot, value, _series, at) => (at == null || !points[place][at] ? "" : [points[place][at].name, shares(value)].filter(Boolean).join(" ")),
   }));
-  const label = (plot, value) => (value == null ? "" : `${chart.x_label} ${chart.x_names[value] ?? digits(value)}`);
+  const label = (plot, value) => (value == null ? "" : chart.x_names[value] ?? digits(value));
   return {
     width, height: 300, scales: scales(chart, points), axes: [axis(chart, "x"), axis(chart, "y")],
-    series: [{ label: "\u00a0", value: label }, ...series], cursor: { drag: { x: false, y: false } },
+    series: [{ label: chart.x_label, value: label }, ...series], cursor: { drag: { x: false, y: false } },
     legend: { markers: { fill: (plot, place) => paints[place - 1] } },
     hooks: { draw: [(plot) => intervals(plot, points, paints)] },
   };
