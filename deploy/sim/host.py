@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -103,14 +103,12 @@ class Host:
         self._federation.close()
 
 
-@contextlib.contextmanager
-def the_only_one(folder: Path) -> Iterator[None]:
-    with (folder / LOCK).open("a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
+def be_the_only_one(folder: Path) -> None:
+    """Until this process is gone: nobody closes the descriptor before, so who sees no lock sees no host either."""
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.ftruncate(lock, 0)
+    os.write(lock, str(os.getpid()).encode())
 
 
 def hosting(folder: Path) -> int | None:
@@ -133,7 +131,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console(stderr=True)
     logs = folder / "logs"
-    with the_only_one(folder), Processes(logs) as processes, Processes(logs) as onlookers:
+    be_the_only_one(folder)
+    with Processes(logs) as processes, Processes(logs) as onlookers:
         host = Host(folder, processes, onlookers, console)
         try:
             host.serve()

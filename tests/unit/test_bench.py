@@ -71,7 +71,7 @@ def bench(file: Path, *options: str) -> dict[str, object]:
 def test_every_cell_is_made_once_and_the_page_shows_it(file: Path) -> None:
     assert bench(file)["made"] == 0
     rows = Notebook(file.parent / "out").rows()
-    assert all(row.commit and row.machine.cores and row.evaluation_seconds > 0 for row in rows)
+    assert all(row.commit and row.machine.cores and row.evaluation_seconds >= 0 for row in rows)
     assert {row.cell.epsilon for row in rows if row.cell.way == "means"} == {1.0, None}
     page = (file.parent / "out" / "README.md").read_text()
     for words in (
