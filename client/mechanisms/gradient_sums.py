@@ -18,7 +18,7 @@ import torch
 
 from silosynth.client.guard.entropy import coin_flips
 from silosynth.client.guard.mechanism import Bench
-from silosynth.client.mechanisms.private_training import clipped_sum, per_record_gradients
+from silosynth.client.mechanisms.record_gradients import clipped_sum, per_record_gradients
 from silosynth.common.auxiliary import as_inputs
 from silosynth.common.datasets.records import Records
 from silosynth.common.networks.extractors import draw_network

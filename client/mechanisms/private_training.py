@@ -15,32 +15,27 @@ Reference: Abadi et al., "Deep learning with differential privacy"; methods.md, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch import Tensor
 
 from silosynth.client.guard.entropy import coin_flips
 from silosynth.client.guard.mechanism import Bench
 from silosynth.client.guard.noise import rounded_gaussian
-from silosynth.client.mechanisms.exact_sums import clipped, report_steps
+from silosynth.client.mechanisms.exact_sums import report_steps
 from silosynth.client.mechanisms.public_networks import view_for
+from silosynth.client.mechanisms.record_gradients import clipped_sum, per_record_gradients
 from silosynth.common.datasets.records import Records
+from silosynth.common.networks.weights import flat_weights
 from silosynth.common.queries import PrivateTraining
 from silosynth.common.queries.base import fine_grid
-from silosynth.common.teaching.views import draw_classifier, flat_weights
+from silosynth.common.teaching.views import draw_classifier
 
 Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Gradients = Callable[[Tensor, Tensor, Tensor], Floats]
 
-_BATCH = 128
 _LEARNING_RATE = {"linear": 0.03, "mlp": 0.005, "convnet": 0.005}
-_FIRST_DECAY, _SECOND_DECAY = 0.9, 0.99  # Adam's
+_DECAYS = (0.9, 0.99)  # Adam's
 _AVERAGED = 0.95  # of the weights before, in their running average
 
 
@@ -59,50 +54,17 @@ def private_training(query: PrivateTraining, records: Records, bench: Bench) -> 
     return np.rint(descent.averaged.double().numpy() / query.grid()).astype(np.int64)
 
 
-def clipped_sum(gradients: Gradients, weights: Tensor, seen: Tensor, labels: Tensor, clip: float) -> Integers:
-    """Over all records, each cut to the length `clip`, in steps of `fine_grid`."""
-    total, grid = np.zeros(len(weights), dtype=np.int64), fine_grid(clip, len(weights))
-    for start in range(0, len(labels), _BATCH):
-        part, their_labels = seen[start : start + _BATCH], labels[start : start + _BATCH]
-        blanks = _BATCH - len(part)
-        filled = torch.cat([part, part.new_zeros(blanks, *part.shape[1:])])
-        found = gradients(weights, filled, F.pad(their_labels, (0, blanks)))[: len(part)]
-        finite = np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0.0)
-        total += clipped(finite, 0.0, clip, grid).sum(axis=0)
-    return total
-
-
-def per_record_gradients(classifier: nn.Module) -> Gradients:
-    """Of the cross-entropy, one row a record: from flat weights, what is seen of the records, and their labels."""
-    names = [name for name, _ in classifier.named_parameters()]
-    shapes = [parameter.shape for parameter in classifier.parameters()]
-    sizes = [parameter.numel() for parameter in classifier.parameters()]
-
-    def loss(weights: Tensor, record: Tensor, label: Tensor) -> Tensor:
-        tensors = [part.view(shape) for part, shape in zip(torch.split(weights, sizes), shapes, strict=True)]
-        logits = functional_call(classifier, dict(zip(names, tensors, strict=True)), (record[None],))
-        return F.cross_entropy(logits, label[None])
-
-    each = vmap(grad(loss), in_dims=(None, 0, 0))
-    return lambda weights, seen, labels: each(weights, seen, labels).detach().double().numpy()
-
-
 class Descent:
     """Adam, and a running average of its weights, which the noise of single steps moves less."""
 
     def __init__(self, weights: Tensor, network: str) -> None:
-        self.weights, self._rate = weights, _LEARNING_RATE[network]
-        self._mean, self._square = torch.zeros_like(weights), torch.zeros_like(weights)
-        self._average, self._steps = torch.zeros_like(weights), 0
+        self.weights, self._average, self._steps = weights.clone(), torch.zeros_like(weights), 0
+        self._optimizer = torch.optim.Adam([self.weights], _LEARNING_RATE[network], _DECAYS)
 
     def step(self, gradient: Tensor) -> None:
-        gradient = gradient.to(self.weights.dtype)
+        self.weights.grad = gradient.to(self.weights.dtype)
+        self._optimizer.step()
         self._steps += 1
-        self._mean = torch.lerp(gradient, self._mean, _FIRST_DECAY)
-        self._square = torch.lerp(gradient.square(), self._square, _SECOND_DECAY)
-        mean = self._mean / (1 - _FIRST_DECAY**self._steps)
-        square = self._square / (1 - _SECOND_DECAY**self._steps)
-        self.weights = self.weights - self._rate * mean / (square.sqrt() + 1e-8)
         self._average = torch.lerp(self.weights, self._average, _AVERAGED)
 
     @property

@@ -30,10 +30,11 @@ from silosynth.client.mechanisms.exact_sums import clipped
 from silosynth.client.mechanisms.public_networks import view_for
 from silosynth.client.mechanisms.teachers import teachers_of
 from silosynth.common.datasets.records import Records
+from silosynth.common.networks.weights import with_weights
 from silosynth.common.queries import TeacherAnswers
 from silosynth.common.teaching.distillation import kept_gradients, named_choices
 from silosynth.common.teaching.inputs import decode_inputs
-from silosynth.common.teaching.views import draw_classifier, with_weights
+from silosynth.common.teaching.views import draw_classifier
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

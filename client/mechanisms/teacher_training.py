@@ -19,9 +19,10 @@ from silosynth.client.guard.mechanism import Bench
 from silosynth.client.mechanisms.exact_sums import report_steps
 from silosynth.client.mechanisms.public_networks import view_for
 from silosynth.common.datasets.records import Records
+from silosynth.common.networks.weights import flat_weights
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import TeacherAnswers
-from silosynth.common.teaching.views import draw_classifier, flat_weights
+from silosynth.common.teaching.views import draw_classifier
 
 _BATCH = 128
 _LEARNING_RATE = 2e-3

@@ -10,8 +10,7 @@ import numpy as np
 import safetensors.numpy
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch import Tensor, nn
 
 from silosynth.common.errors import QueryError
 from silosynth.common.networks.extractors import Network, draw_network
@@ -21,7 +20,7 @@ _MOST_NETWORKS = 256
 
 
 def encode_networks(networks: list[Network]) -> bytes:
-    rows = [parameters_to_vector(network.parameters()).detach().cpu().float().numpy() for network in networks]
+    rows = [flat_weights(network).cpu().float().numpy() for network in networks]
     content: bytes = safetensors.numpy.save({"weights": np.stack(rows)})
     return content
 
@@ -42,5 +41,16 @@ def decode_networks(content: bytes, schema: Schema, width: int) -> Tensor:
 
 def given_network(weights: Tensor, schema: Schema, width: int) -> Network:
     network = draw_network("convnet", schema, width, 0)
-    vector_to_parameters(weights, network.parameters())
+    with_weights(network, weights)
+    return network
+
+
+@torch.no_grad()
+def flat_weights(network: nn.Module) -> Tensor:
+    return nn.utils.parameters_to_vector(network.parameters()).detach().clone()
+
+
+@torch.no_grad()
+def with_weights(network: nn.Module, weights: Tensor) -> nn.Module:
+    nn.utils.vector_to_parameters(weights, network.parameters())
     return network

@@ -72,14 +72,3 @@ def _drawn(layer: nn.Linear, dice: Dice) -> nn.Linear:
     for parameter in layer.parameters():
         parameter.copy_(dice.uniform(*parameter.shape, low=-bound, high=bound))
     return layer
-
-
-@torch.no_grad()
-def flat_weights(classifier: nn.Module) -> Tensor:
-    return nn.utils.parameters_to_vector(classifier.parameters()).detach().clone()
-
-
-@torch.no_grad()
-def with_weights(classifier: nn.Module, weights: Tensor) -> nn.Module:
-    nn.utils.vector_to_parameters(weights, classifier.parameters())
-    return classifier

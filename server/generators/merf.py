@@ -30,6 +30,7 @@ from silosynth.server.generators.base import Pool, PoolSteps
 from silosynth.server.recipes.base import Array, Ask, Summed, Task
 from silosynth.server.synthesis.conditional_generator import ConditionalGenerator
 from silosynth.server.synthesis.denoise import denoised_counts
+from silosynth.server.synthesis.generator_networks import tensors_of
 
 _COUNT_WEIGHT = 0.125  # kappa: a power of two, as sufficient statistics want it
 _SMALLEST_RATE = 0.01  # of the first, at the end
@@ -80,13 +81,13 @@ class Merf:
         summed = yield Ask(embedding.query, embedding.artifacts)
         generator = self._trained(task, embedding, torch.from_numpy(embedding.means(summed)).float())
         records, labels = generator.sample(per_class, Dice(task.seed, 1))
-        return Pool(records, labels, {"generator": generator.tensors()})
+        return Pool(records, labels, {"generator": tensors_of(generator.network)})
 
     def _trained(self, task: Task, embedding: Embedding, wanted: Tensor) -> ConditionalGenerator:
         """The generator learns as long as it is told; the rate falls, so that it settles."""
         chosen, dice = self._chosen, Dice(task.seed, 0)
         generator = ConditionalGenerator(task.schema, task.seed)
-        optimizer = torch.optim.Adam(generator.parameters(), chosen.generator_rate)
+        optimizer = torch.optim.Adam(generator.network.parameters(), chosen.generator_rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
             optimizer, chosen.generator_steps, _SMALLEST_RATE * chosen.generator_rate
         )

@@ -17,9 +17,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from silosynth.common.auxiliary import as_inputs
 from silosynth.common.config import Section
@@ -34,6 +33,7 @@ from silosynth.server.recipes.outlook import Crowd, Outlook
 from silosynth.server.recipes.teacher_parameters import TeacherParameters
 from silosynth.server.recipes.teacher_questions import Questions, in_rows
 from silosynth.server.synthesis.generator import LATENT, Generator
+from silosynth.server.synthesis.generator_networks import tensors_of
 from silosynth.server.synthesis.public_inputs import public_inputs
 from silosynth.server.synthesis.pupil import Pupil, on_simplex
 
@@ -82,7 +82,7 @@ class FedDpsd:
             features,
             labels,
             soft_labels,
-            models={"student": _tensors(student.classifier), "generator": _tensors(generator.network)},
+            models={"student": tensors_of(student.classifier), "generator": tensors_of(generator.network)},
             classifier=_classifier(student, schema),
         )
 
@@ -111,12 +111,6 @@ def _synthetic(task: Task, generator: Generator, student: Pupil, each: int) -> t
     chosen = thought.topk(each, dim=0).indices.reshape(-1)
     records = to_unit_range(in_rows(made[chosen], schema)).reshape(-1, *schema.shape)
     return records, labels.numpy(), thought[chosen].numpy()
-
-
-def _tensors(network: nn.Module) -> dict[str, npt.NDArray[Any]]:
-    """Without BatchNorm's batch counters, which nobody needs to use it."""
-    tensors = network.state_dict().items()
-    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors if tensor.is_floating_point()}
 
 
 def _classifier(student: Pupil, schema: Schema) -> Classifier:

@@ -1,11 +1,13 @@
-"""Networks that turn vectors into records in [-1, 1], with room for sides that are no multiple of 4."""
+"""Networks that turn vectors into records in [-1, 1], as other networks take them."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from silosynth.common.schema import Schema
 
@@ -19,8 +21,14 @@ def generator_network(schema: Schema, inputs: int, seed: int) -> nn.Module:
         return _images(schema, inputs) if schema.is_image else _rows(schema, inputs)
 
 
+def tensors_of(network: nn.Module) -> dict[str, npt.NDArray[Any]]:
+    """For a release; without BatchNorm's batch counters, which nobody needs to use it."""
+    tensors = network.state_dict().items()
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors if tensor.is_floating_point()}
+
+
 def _images(schema: Schema, inputs: int) -> nn.Module:
-    """Twice enlarged by two; images are cut to their sides afterwards."""
+    """Twice enlarged by two, then cut: sides may be no multiple of 4."""
     height, width, channels = schema.shape
     rows, columns = math.ceil(height / 4), math.ceil(width / 4)
     return nn.Sequential(
@@ -37,7 +45,17 @@ def _images(schema: Schema, inputs: int) -> nn.Module:
         nn.LeakyReLU(_SLOPE),
         nn.Conv2d(_WIDTH, channels, 3, padding=1),
         nn.Tanh(),
+        _Cut(height, width),
     )
+
+
+class _Cut(nn.Module):
+    def __init__(self, height: int, width: int) -> None:
+        super().__init__()
+        self._height, self._width = height, width
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images[:, :, : self._height, : self._width]
 
 
 def _rows(schema: Schema, inputs: int) -> nn.Module:

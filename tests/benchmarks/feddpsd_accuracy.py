@@ -34,14 +34,16 @@ from support.entropies import SeededEntropy
 from silosynth.client.guard.entropy import coin_flips
 from silosynth.client.guard.mechanism import Bench
 from silosynth.client.guard.noise import rounded_gaussian
-from silosynth.client.mechanisms.private_training import Descent, clipped_sum, per_record_gradients
+from silosynth.client.mechanisms.private_training import Descent
+from silosynth.client.mechanisms.record_gradients import clipped_sum, per_record_gradients
 from silosynth.client.mechanisms.teacher_training import train_teachers
 from silosynth.common.accounting import calibrate
 from silosynth.common.datasets import Records
 from silosynth.common.events import SampledGaussian
+from silosynth.common.networks.weights import flat_weights, with_weights
 from silosynth.common.partition import partition
 from silosynth.common.queries.base import fine_grid
-from silosynth.common.teaching.views import View, draw_classifier, flat_weights, with_weights
+from silosynth.common.teaching.views import View, draw_classifier
 from silosynth.deploy.inprocess import InProcess
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import evaluate

@@ -23,15 +23,16 @@ from support.entropies import SeededEntropy
 from support.teaching import ROWS, answers_query, clouds
 
 from silosynth.client.guard.noise import randomized_response
-from silosynth.client.mechanisms.private_training import clipped_sum, per_record_gradients
+from silosynth.client.mechanisms.record_gradients import clipped_sum, per_record_gradients
 from silosynth.client.mechanisms.teacher_answers import answer
 from silosynth.client.mechanisms.teacher_training import parts_of
 from silosynth.common.accounting import epsilon
 from silosynth.common.events import SampledGaussian
+from silosynth.common.networks.weights import flat_weights
 from silosynth.common.queries import TeacherAnswers
 from silosynth.common.queries.base import fine_grid
 from silosynth.common.schema import Schema
-from silosynth.common.teaching.views import draw_classifier, flat_weights
+from silosynth.common.teaching.views import draw_classifier
 
 Floats = npt.NDArray[np.float64]
 many = settings(max_examples=300, deadline=None)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from support.entropies import SeededEntropy
 from support.guards import bench
+from support.neighbours import nearest_neighbour_accuracy
 
 from silosynth.client.mechanisms.gradient_sums import gradient_sums
 from silosynth.common.accounting import calibrate, epsilon, rdp_epsilon
@@ -65,13 +66,6 @@ def run(name: str, silos: list[Records], budget: float, **chosen: Any) -> tuple[
     recipe, federation = recipe_named(name), Watched(silos)
     task = Task(silos[0].schema, budget, DELTA)
     return drive(recipe.steps(task, recipe.parameters(**chosen)), federation.ask), federation.asked
-
-
-def nearest_neighbour_accuracy(product: Product, test: Records) -> float:
-    known = product.features.reshape(len(product.features), -1)
-    asked = np.concatenate([features for features, _ in test.batches()])
-    nearest = np.square(asked[:, None] - known[None]).sum(axis=2).argmin(axis=1)
-    return float((product.labels[nearest] == test.labels).mean())
 
 
 class TestFigures:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from support.entropies import SeededEntropy
+from support.neighbours import nearest_neighbour_accuracy
 
 from silosynth.common.accounting import epsilon, rdp_epsilon
 from silosynth.common.auxiliary import encode_auxiliary
@@ -64,13 +65,6 @@ def run(name: str, silos: list[Records], budget: float, **parameters: Any) -> Pr
     recipe, quick = RECIPES[name]
     task = Task(silos[0].schema, budget, DELTA)
     return drive(recipe.steps(task, recipe.parameters(**quick | parameters)), Watched(silos).ask)
-
-
-def nearest_neighbour_accuracy(product: Product, test: Records) -> float:
-    known = product.features.reshape(len(product.features), -1)
-    asked = np.concatenate([features for features, _ in test.batches()])
-    nearest = np.square(asked[:, None] - known[None]).sum(axis=2).argmin(axis=1)
-    return float((product.labels[nearest] == test.labels).mean())
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -28,12 +28,13 @@ from silosynth.common.config import parse
 from silosynth.common.datasets.records import Records
 from silosynth.common.errors import BudgetExhausted, QueryError
 from silosynth.common.events import PostProcessing
+from silosynth.common.networks.weights import flat_weights
 from silosynth.common.publication.accounting import privacy_of
 from silosynth.common.queries import TeacherAnswers, charges_of, encode
 from silosynth.common.releases import open_release
 from silosynth.common.schema import Schema
 from silosynth.common.teaching.inputs import encode_inputs
-from silosynth.common.teaching.views import draw_classifier, flat_weights
+from silosynth.common.teaching.views import draw_classifier
 
 IMAGES = Schema((8, 8, 1), 3)
 
