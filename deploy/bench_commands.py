@@ -18,20 +18,23 @@ console = Console(stderr=True)
 def bench(
     matrix: Annotated[Path, typer.Argument(help="What to run.", metavar="MATRIX.toml")],
     out: Annotated[Path, typer.Option(help="The folder for rows.jsonl and the page.")] = Path("silosynth-bench"),
+    only: Annotated[list[str] | None, typer.Option(help="Run this dataset only; may be repeated.")] = None,
     page_only: Annotated[bool, typer.Option("--page-only", help="Run nothing: write the page anew.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Run nothing: tell what is missing and its cost.")] = False,
     output: FormatOption = Format.text,
 ) -> None:
     """Run recipes x datasets x epsilons x silos x partitions x seeds in simulation, and write a page of results.
 
     A run that is in rows.jsonl already is not made again, so a stopped bench goes on where it was, and a matrix may
-    grow. Partitions: iid, dirichlet:0.5, classes (one class for each silo), powerlaw:1.5 (unequal sizes). Such a file:
+    grow. Partitions: iid, dirichlet:0.5, classes (one class for each silo), powerlaw:1.5 (unequal sizes). Baselines:
+    pooled, alone, fedavg (not private), dp-sgd (one silo), dp-fedavg (all). Such a file:
 
     \b
         title = "Digits, five silos"
         epsilons = [1, 8]
         partitions = ["iid", "dirichlet:0.5"]
         seeds = [0, 1, 2]
-        baselines = ["pooled", "alone"]
+        baselines = ["pooled", "alone", "dp-fedavg"]
         [datasets.digits]
         data = "digits"
         [recipes.prototypes]
@@ -42,6 +45,7 @@ def bench(
     """
     import torch
 
+    from silosynth.deploy.bench.estimates import estimate, estimate_table
     from silosynth.deploy.bench.matrix import load_matrix
     from silosynth.deploy.bench.page import write_page
     from silosynth.deploy.bench.rows import Notebook
@@ -49,7 +53,13 @@ def bench(
 
     torch.set_num_threads(1)  # processor time is told: on small records two threads take four times as much
     wanted, notebook = load_matrix(matrix), Notebook(out)
-    missing = [] if page_only else notebook.missing(wanted)
+    missing = notebook.missing(wanted, only)
+    if dry_run:
+        found = estimate(missing, notebook.rows())
+        print(found.model_dump_json()) if output is Format.json else console.print(*estimate_table(found))
+        return
+    if page_only:
+        missing = []
     try:
         with share_done(console, matrix.stem) as report:
             for number, cell in enumerate(missing):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from silosynth.client.guard.entropy import Entropy, SystemEntropy
@@ -30,13 +30,18 @@ class InProcess:
 
     def ask(self, step: Step) -> Summed:
         asked = Ask.of(step)
-        self.artifacts.update(asked.artifacts)  # offered once, they stay for later steps
         collected = collection(asked.query)
+        for silo, answer in self.answers(asked):
+            collected.add(silo, answer)
+        return collected.all()
+
+    def answers(self, asked: Ask) -> Iterator[tuple[str, Integers]]:
+        """Silo after silo."""
+        self.artifacts.update(asked.artifacts)  # offered once, they stay for later steps
         for number, shard in enumerate(self.shards):
             silo = f"silo-{number}"
             exact = self.exact_answer(asked.query, shard, silo, inside=self.told_inside)
-            collected.add(silo, add_noise(exact, asked.query.plan(), self.entropy))
-        return collected.all()
+            yield silo, add_noise(exact, asked.query.plan(), self.entropy)
 
     def answer(
         self, query: Query, shard: Records, silo: str = "silo", own_artifacts: Mapping[str, bytes] | None = None

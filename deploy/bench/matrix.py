@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from silosynth.common.config import Section, load, parse
 from silosynth.server.config import EvaluationSettings
+from silosynth.server.evaluation.baselines import DP_FEDAVG, PRIVATE_DESCENT
 from silosynth.server.recipes import recipe_named
+from silosynth.server.recipes.federated_descent import FederatedDescent
 
-POOLED, ALONE = "pooled", "alone"
+POOLED, ALONE, FEDAVG, DP_SGD = "pooled", "alone", "fedavg", "dp-sgd"
+NOT_PRIVATE = (POOLED, ALONE, FEDAVG)
+PRIVATE = (DP_SGD, DP_FEDAVG)
 Silos = Annotated[int, Field(ge=1, le=50)]
 Epsilon = Annotated[float, Field(gt=0)]
 
@@ -22,10 +27,14 @@ Epsilon = Annotated[float, Field(gt=0)]
 class DatasetEntry(Section):
     data: str = Field(description="digits, or a file or folder in any format; relative to the TOML file")
     classes: int | None = Field(None, ge=1, description="where the files do not say")
+    private_sampling: float = Field(
+        PRIVATE_DESCENT.sampling_probability, gt=0, lt=1, description="of the records, in a step of dp-sgd or dp-fedavg"
+    )
 
 
 class RecipeEntry(Section):
     recipe: str
+    words: str = Field("", description="what it is, for the page: half a line")
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -69,17 +78,21 @@ class Matrix(Section):
     )
     partitions: tuple[str, ...] = ("iid",)
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0,)
-    baselines: tuple[Literal["pooled", "alone"], ...] = Field(
-        (), description="pooled: all records, not private; alone: each silo its own, not private"
+    baselines: tuple[Literal["pooled", "alone", "fedavg", "dp-sgd", "dp-fedavg"], ...] = Field(
+        (), description="not private: pooled, alone, fedavg; at every epsilon: dp-sgd of one silo, dp-fedavg of all"
     )
     leave_one_out: tuple[str, ...] = Field((), description="recipes that are also run without each silo in turn")
+    apart: bool = Field(
+        False, description="the server in a process of its own: takes seconds more, and tells its memory"
+    )
     datasets: dict[str, DatasetEntry] = Field(min_length=1)
     recipes: dict[str, RecipeEntry] = Field(default_factory=dict)
     evaluation: EvaluationSettings = EvaluationSettings()
+    _file: Path = PrivateAttr(default_factory=Path)
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
-        if taken := {POOLED, ALONE} & set(self.recipes):
+        if taken := {*NOT_PRIVATE, *PRIVATE} & set(self.recipes):
             raise ValueError(f"recipes.{taken.pop()}: that is the name of a baseline, choose another")
         if unknown := set(self.leave_one_out) - set(self.recipes):
             raise ValueError(f"leave_one_out: {unknown.pop()} is none of the recipes")
@@ -92,29 +105,48 @@ class Matrix(Section):
                 yield Cell(dataset=dataset, way=POOLED, epsilon=None, silos=1, partition="iid", seed=seed)
             for silos, records, partition in product(self.silos, self.records or (None,), self.partitions):
                 place = {"silos": silos, "records": records, "partition": partition, "seed": seed, "dataset": dataset}
-                if ALONE in self.baselines:
-                    yield Cell(way=ALONE, epsilon=None, **place)
-                for epsilon, way in product(self.epsilons, self.recipes):
-                    budget = epsilon if math.isfinite(epsilon) else None
-                    yield Cell(way=way, epsilon=budget, **place)
-                    for silo in range(silos if way in self.leave_one_out and silos > 1 else 0):
-                        yield Cell(way=way, epsilon=budget, without=silo, **place)
+                yield from self._cells_of(place, silos)
+
+    def _cells_of(self, place: dict[str, Any], silos: int) -> Iterator[Cell]:
+        for way in (ALONE, FEDAVG):
+            if way in self.baselines:
+                yield Cell(way=way, epsilon=None, **place)
+        for epsilon in self.epsilons:
+            budget = epsilon if math.isfinite(epsilon) else None
+            for way in self.private_ways:
+                yield Cell(way=way, epsilon=budget, **place)
+                for silo in range(silos if way in self.leave_one_out and silos > 1 else 0):
+                    yield Cell(way=way, epsilon=budget, without=silo, **place)
 
     def recipe_of(self, cell: Cell) -> RecipeEntry | None:
         return self.recipes.get(cell.way)
 
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """In the order of the page: what nothing private can beat first, then what is as private as the recipes."""
+        return (*(way for way in (*NOT_PRIVATE, *PRIVATE) if way in self.baselines), *self.recipes)
+
+    @property
+    def private_ways(self) -> tuple[str, ...]:
+        return tuple(way for way in self.ways if way not in NOT_PRIVATE)
+
+    @property
+    def file_name(self) -> str:
+        return self._file.name
+
+    def descent_of(self, dataset: str) -> FederatedDescent:
+        return replace(PRIVATE_DESCENT, sampling_probability=self.datasets[dataset].private_sampling)
+
+    def place_of(self, dataset: str) -> str:
+        """Where its records are: relative to the file, so that rows are the same wherever it lies."""
+        data = self.datasets[dataset].data
+        return data if data == "digits" else str(self._file.parent / Path(data).expanduser())
+
 
 def load_matrix(path: Path) -> Matrix:
-    """Read it and find what is wrong with it before anything is run; paths become absolute."""
+    """Read it and find what is wrong with it before anything is run."""
     matrix = load(Matrix, path)
     for name, entry in matrix.recipes.items():
         parse(recipe_named(entry.recipe).parameters, entry.parameters, f"{path}: recipes.{name}.parameters")
-    anchored = {
-        name: entry if entry.data == "digits" else entry.model_copy(update={"data": _anchored(path, entry.data)})
-        for name, entry in matrix.datasets.items()
-    }
-    return matrix.model_copy(update={"datasets": anchored})
-
-
-def _anchored(path: Path, data: str) -> str:
-    return str(path.absolute().parent / Path(data).expanduser())
+    matrix._file = path.absolute()
+    return matrix

@@ -8,42 +8,68 @@ from pathlib import Path
 
 import numpy as np
 
-from silosynth.deploy.bench.matrix import ALONE, POOLED, Cell, Matrix
+from silosynth.deploy.bench.matrix import ALONE, DP_SGD, FEDAVG, NOT_PRIVATE, POOLED, Cell, Matrix
 from silosynth.deploy.bench.plots import plot_dataset
 from silosynth.deploy.bench.rows import Row
 from silosynth.deploy.bench.scaling import scaling_section
+from silosynth.server.evaluation.baselines import DP_FEDAVG
 
 PAGE = "README.md"
+_MOST_PANELS = 4
 
 _LEGEND = (
     "Accuracy in per cent on public test records of fresh models that saw nothing but the synthetic records: mean and "
     "standard deviation over seeds, which decide partition, recipe and models; the noise is drawn anew in every run. "
     "In brackets: the recipe's own classifier, where it has one. Epsilon holds for each silo's records (one record "
-    "added or removed)."
+    "added or removed): the smaller, the more private."
 )
 _WORDS = {
-    POOLED: "all real records in one place, not private: the ceiling",
-    ALONE: "each silo trains on its own real records, not private: the mean over silos",
+    POOLED: "a model of all real records in one place, not private: the ceiling",
+    ALONE: "a model of each silo's own real records, not private: the mean over silos",
+    FEDAVG: "federated averaging: silos train one model together, not private, no synthetic records",
+    DP_SGD: "a model of the first silo's own records alone, by private training (Opacus); no synthetic records",
+    DP_FEDAVG: "silos train one model together by noisy sums of clipped gradients; no synthetic records",
 }
 
 
 def write_page(matrix: Matrix, rows: Sequence[Row], folder: Path) -> Path:
     """The page with its pictures; settings that are not run yet are left empty."""
-    parts = [f"# {matrix.title}", matrix.words, f"{_LEGEND} Delta is {matrix.delta:g}."]
-    wanted = sum(1 for _ in matrix.cells())
-    if len(rows) < wanted:
-        parts.append(f"{len(rows)} of {wanted} runs are made so far: the same command goes on with the others.")
+    parts = [f"# {matrix.title}", matrix.words, f"{_LEGEND} Delta is {matrix.delta:g}.", _progress(matrix, rows)]
+    parts += ["## What is compared", _ways(matrix)]
     for dataset in matrix.datasets:
         here = [row for row in rows if row.cell.dataset == dataset]
+        if not here:
+            continue
         parts += [f"## {dataset}", _table(matrix, here)]
-        if any(row.cell.epsilon for row in here):
+        settings = {row.cell.setting for row in here if row.cell.epsilon}
+        if 1 <= len(settings) <= _MOST_PANELS:
             plot_dataset(matrix, dataset, here, folder / dataset)
             parts.append(f"![accuracy beside epsilon on {dataset}]({dataset}.png)")
         parts.append(_left_out(here))
-    parts += [scaling_section(rows), "## Every run", _all_rows(rows)]
+    parts += [scaling_section(rows, folder), "## Every run", _all_rows(rows)]
     path = folder / PAGE
     path.write_text("\n\n".join(part for part in parts if part) + "\n")
     return path
+
+
+def _progress(matrix: Matrix, rows: Sequence[Row]) -> str:
+    wanted, minutes = sum(1 for _ in matrix.cells()), sum(row.cpu_seconds for row in rows) / 60
+    again = (
+        f"`silosynth bench {matrix.file_name} --out FOLDER` makes this page, {minutes:.0f} minutes of one processor."
+    )
+    if len(rows) == wanted:
+        return again
+    return f"{again} {len(rows)} of {wanted} runs are made so far: the same command goes on with the others."
+
+
+def _ways(matrix: Matrix) -> str:
+    words = _WORDS | {name: entry.words or f"the recipe {entry.recipe}" for name, entry in matrix.recipes.items()}
+    lines = []
+    for way in matrix.ways:
+        entry = matrix.recipes.get(way)
+        chosen = ", ".join(f"{name} = {value}" for name, value in entry.parameters.items()) if entry else ""
+        lines.append(f"- **{way}**: {words[way]}" + (f" ({chosen})" if chosen else ""))
+    return "\n".join(lines)
 
 
 def _mean_and_spread(shares: Sequence[float]) -> str:
@@ -54,19 +80,23 @@ def _mean_and_spread(shares: Sequence[float]) -> str:
 
 
 def _table(matrix: Matrix, rows: Sequence[Row]) -> str:
-    """A line for each way, a column for each setting and epsilon; in brackets the recipe's own classifier."""
-    columns = list(dict.fromkeys((row.cell.setting, row.cell.budget) for row in rows if row.cell.way in matrix.recipes))
-    lines = []
-    for way in (*matrix.baselines, *matrix.recipes):
-        cells = [_cell([row for row in rows if _belongs(row.cell, way, *column)]) for column in columns]
-        lines.append([f"{way} ({_WORDS[way]})" if way in _WORDS else way, *cells])
-    return _markdown(["way", *map(", ".join, columns)], lines)
+    """Ways beside settings and epsilons, whichever are fewer as columns."""
+    columns = list(
+        dict.fromkeys((row.cell.setting, row.cell.budget) for row in rows if row.cell.way in matrix.private_ways)
+    )
+    grid = [
+        [_cell([row for row in rows if _belongs(row.cell, way, *column)]) for column in columns] for way in matrix.ways
+    ]
+    settings = [", ".join(column) for column in columns]
+    if len(columns) <= len(grid):
+        return _markdown(["way", *settings], [[way, *line] for way, line in zip(matrix.ways, grid, strict=True)])
+    return _markdown(["records, privacy", *matrix.ways], list(zip(settings, *grid, strict=True)))
 
 
 def _belongs(cell: Cell, way: str, setting: str, budget: str) -> bool:
     if cell.way != way or cell.without is not None:
         return False
-    return way == POOLED or (cell.setting == setting and (way == ALONE or cell.budget == budget))
+    return way == POOLED or (cell.setting == setting and (way in NOT_PRIVATE or cell.budget == budget))
 
 
 def _cell(rows: Sequence[Row]) -> str:
@@ -94,7 +124,7 @@ def _key(cell: Cell) -> str:
 
 def _all_rows(rows: Sequence[Row]) -> str:
     heads = ["run", "accuracy", "own", "worst class", "calibration error", "coverage"]
-    heads += ["CPU s: a silo", "server", "evaluation", "commit", "machine"]
+    heads += ["CPU s: a silo", "server", "evaluation", "server MB", "commit", "machine"]
     return _markdown(heads, [_line(row) for row in rows])
 
 
@@ -105,6 +135,7 @@ def _line(row: Row) -> list[str]:
         row.cell.words(),
         *("" if share is None else f"{100 * share:.1f}" for share in shares),
         *("" if second is None else f"{second:.2f}" for second in seconds),
+        "" if row.server_peak_bytes is None else f"{row.server_peak_bytes / 1e6:.0f}",
         row.commit or "",
         f"{row.machine.processor}, {row.machine.cores} cores",
     ]

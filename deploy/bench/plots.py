@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from silosynth.deploy.bench.matrix import ALONE, POOLED, Matrix
+from silosynth.deploy.bench.matrix import NOT_PRIVATE, POOLED, PRIVATE, Matrix
 from silosynth.deploy.bench.rows import Row
 from silosynth.server.evaluation.plots import save_figure
 
@@ -28,14 +28,13 @@ def plot_dataset(matrix: Matrix, dataset: str, rows: Sequence[Row], stem: Path) 
         panels = figure.subplots(1, len(settings), sharey=True, squeeze=False)[0]
         for axes, setting in zip(panels, settings, strict=True):
             here = [row for row in rows if row.cell.setting == setting and row.cell.without is None]
-            for number, way in enumerate(matrix.recipes):
+            for number, way in enumerate(matrix.private_ways):
                 _line(axes, way, [row for row in here if row.cell.way == way], number)
-            for way, style in ((POOLED, "-"), (ALONE, ":")):
+            for way, style in zip(NOT_PRIVATE, ("-", ":", "--"), strict=True):
                 shares = [row.accuracy for row in (rows if way == POOLED else here) if row.cell.way == way]
                 if shares:
-                    axes.axhline(
-                        100 * float(np.mean(shares)), color="grey", linestyle=style, label=f"{way}, not private"
-                    )
+                    level = 100 * float(np.mean(shares))
+                    axes.axhline(level, color="grey", linestyle=style, label=f"{way}, not private")
             axes.set(xscale="log", xlabel="epsilon of each silo", title=f"{dataset}: {setting}")
             ticks = sorted({row.cell.epsilon for row in here if row.cell.epsilon is not None})
             axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -50,4 +49,5 @@ def _line(axes: Axes, way: str, rows: Sequence[Row], number: int) -> None:
     groups = [[100 * row.accuracy for row in rows if row.cell.epsilon == budget] for budget in budgets]
     if groups:
         means, spreads = [np.mean(group) for group in groups], [np.std(group) for group in groups]
-        axes.errorbar(budgets, means, spreads, marker=_MARKS[number % len(_MARKS)], capsize=3, label=way)
+        style = {"marker": _MARKS[number % len(_MARKS)], "linestyle": ":" if way in PRIVATE else "-"}
+        axes.errorbar(budgets, means, spreads, capsize=3, label=way, **style)

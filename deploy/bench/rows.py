@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -32,9 +32,17 @@ class Row(Section):
     server_seconds: float  # of everything that is not done at silos, training of models left out
     evaluation_seconds: float
     sent_bytes: int | None = None  # by each silo, as 8-byte integers before packing
+    server_peak_bytes: int | None = None  # resident memory, where the server had a process of its own
+    server_idle_bytes: int | None = None  # of the same process before the first question
     made: str  # when
     commit: str | None
     machine: Machine
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of everybody together."""
+        asked = self.cell.silos - (self.cell.without is not None)
+        return asked * (self.silo_seconds or 0.0) + self.server_seconds + self.evaluation_seconds
 
 
 class Notebook:
@@ -47,9 +55,12 @@ class Notebook:
     def rows(self) -> list[Row]:
         return list(self._read())
 
-    def missing(self, matrix: Matrix) -> list[Cell]:
-        known = {row.key for row in self._read()}
-        return [cell for cell in matrix.cells() if key_of(matrix, cell) not in known]
+    def missing(self, matrix: Matrix, datasets: Collection[str] | None = None) -> list[Cell]:
+        """Cells of all datasets, or of these only."""
+        if unknown := set(datasets or ()) - set(matrix.datasets):
+            raise ConfigError(f"--only {unknown.pop()}: choose among {', '.join(matrix.datasets)}")
+        known, chosen = {row.key for row in self._read()}, datasets or matrix.datasets
+        return [cell for cell in matrix.cells() if cell.dataset in chosen and key_of(matrix, cell) not in known]
 
     def rows_of(self, matrix: Matrix) -> list[Row]:
         """Those of this matrix, in its order; the file may hold others."""
@@ -81,7 +92,7 @@ def key_of(matrix: Matrix, cell: Cell) -> str:
     parts = [
         cell.model_dump_json(),
         matrix.datasets[cell.dataset].model_dump_json(),
-        "" if entry is None else entry.model_dump_json(),
+        "" if entry is None else entry.model_dump_json(exclude={"words"}),
         matrix.evaluation.model_dump_json(),
         f"{matrix.delta!r}",
     ]

@@ -2,72 +2,47 @@
 
 from __future__ import annotations
 
-import math
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
-from silosynth.common.config import parse
 from silosynth.common.datasets import Records
 from silosynth.common.partition import partition
-from silosynth.deploy.bench.matrix import ALONE, POOLED, Cell, DatasetEntry, Matrix
+from silosynth.deploy.bench.apart import found_apart
+from silosynth.deploy.bench.asking import Finding, Here, found_by_asking, task_of, tested
+from silosynth.deploy.bench.local_training import dp_sgd, fedavg
+from silosynth.deploy.bench.matrix import ALONE, DP_SGD, FEDAVG, POOLED, Cell, Matrix
 from silosynth.deploy.bench.rows import Row, key_of
 from silosynth.deploy.inprocess import InProcess
 from silosynth.deploy.parts import held_and_public
 from silosynth.deploy.provenance import commit, this_machine
-from silosynth.server.evaluation import ceiling, evaluate
-from silosynth.server.recipes import recipe_named
-from silosynth.server.recipes.base import Product, Step, Summed, Task, drive
-
-Finding = dict[str, Any]
+from silosynth.server.evaluation import ceiling, model_for
+from silosynth.server.evaluation.models import build_model
 
 
 def run_cell(matrix: Matrix, cell: Cell) -> Row:
-    held, test = _parts(matrix.datasets[cell.dataset])
-    shards = _shards(cell, held)
-    made = BASELINES.get(cell.way, _by_recipe)
+    held, test = _parts(matrix.place_of(cell.dataset), matrix.datasets[cell.dataset].classes)
+    found = _by_training if cell.way in TRAINED else found_apart if matrix.apart else _by_asking
     return Row(
         key=key_of(matrix, cell),
         cell=cell,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=_commit(),
         machine=this_machine(),
-        **made(matrix, cell, shards, test),
+        **found(matrix, cell, _shards(cell, held), test),
     )
 
 
-def _by_recipe(matrix: Matrix, cell: Cell, shards: list[Records], test: Records) -> Finding:
-    entry = matrix.recipes[cell.way]
-    recipe, federation = recipe_named(entry.recipe), _Timed(InProcess(shards))
-    parameters = parse(recipe.parameters, entry.parameters, cell.way)
-    epsilon = math.inf if cell.epsilon is None else cell.epsilon
-    begun = time.process_time()
-    product = drive(recipe.steps(Task(test.schema, epsilon, matrix.delta, cell.seed), parameters), federation.ask)
-    taken = time.process_time() - begun
-    return {
-        **_evaluated(matrix, product, test),
-        "silo_seconds": round(federation.seconds / len(shards), 3),
-        "server_seconds": round(taken - federation.seconds, 3),
-        "sent_bytes": federation.sent_bytes,
-    }
+def _by_asking(matrix: Matrix, cell: Cell, shards: list[Records], test: Records) -> Finding:
+    return found_by_asking(matrix, cell, Here(InProcess(shards)), test)
 
 
-def _evaluated(matrix: Matrix, product: Product, test: Records) -> Finding:
-    found = evaluate(product, test, matrix.evaluation)
-    return {
-        "accuracy": found.accuracy,
-        "own_classifier_accuracy": found.own_classifier_accuracy,
-        "worst_class_accuracy": found.worst_class_accuracy,
-        "calibration_error": found.calibration.expected_error if found.calibration else None,
-        "distance": found.likeness.distance if found.likeness else None,
-        "coverage": found.likeness.coverage if found.likeness else None,
-        "synthetic_records": found.synthetic_records,
-        "evaluation_seconds": found.cpu_seconds,
-    }
+def _by_training(matrix: Matrix, cell: Cell, shards: list[Records], test: Records) -> Finding:
+    return {"server_seconds": 0.0} | TRAINED[cell.way](matrix, cell, shards, test)
 
 
 def _pooled(matrix: Matrix, cell: Cell, shards: list[Records], test: Records) -> Finding:
@@ -80,32 +55,30 @@ def _alone(matrix: Matrix, cell: Cell, shards: list[Records], test: Records) -> 
     begun = time.process_time()
     scores = tuple(ceiling(shard, test, matrix.evaluation) for shard in shards)
     seconds = round(time.process_time() - begun, 2)
-    return {
-        "accuracy": float(np.mean(scores)),
-        "accuracy_by_silo": scores,
-        "server_seconds": 0.0,
-        "evaluation_seconds": seconds,
-    }
+    return {"accuracy": float(np.mean(scores)), "accuracy_by_silo": scores, "evaluation_seconds": seconds}
 
 
-BASELINES = {POOLED: _pooled, ALONE: _alone}
-"""Other ways by name, from shards and public test records to figures. A new one also needs its name in `Matrix`."""
+def _fedavg(matrix: Matrix, cell: Cell, shards: list[Records], test: Records) -> Finding:
+    """What all could do together, without privacy."""
+    model, begun = _fresh_model(matrix, cell, test), time.process_time()
+    fedavg(model, shards, cell.seed)
+    return tested(model, test) | {"silo_seconds": round((time.process_time() - begun) / len(shards), 3)}
 
 
-@dataclass
-class _Timed:
-    """A federation, and what its silos took and sent."""
+def _dp_sgd(matrix: Matrix, cell: Cell, shards: list[Records], test: Records) -> Finding:
+    """What the first silo could do without the others, with the same privacy."""
+    model, begun = _fresh_model(matrix, cell, test), time.process_time()
+    dp_sgd(model, shards[0], task_of(matrix, cell, test), matrix.descent_of(cell.dataset))
+    return tested(model, test) | {"silo_seconds": round((time.process_time() - begun) / len(shards), 3)}
 
-    federation: InProcess
-    seconds: float = 0.0
-    sent_bytes: int = 0
 
-    def ask(self, step: Step) -> Summed:
-        begun = time.process_time()
-        answer = self.federation.ask(step)
-        self.seconds += time.process_time() - begun
-        self.sent_bytes += 8 * answer.plan.layout.size
-        return answer
+TRAINED = {POOLED: _pooled, ALONE: _alone, FEDAVG: _fedavg, DP_SGD: _dp_sgd}
+"""Ways that read the shards themselves, which only a simulation can do. A new one also needs its name in `Matrix`."""
+
+
+def _fresh_model(matrix: Matrix, cell: Cell, test: Records) -> nn.Module:
+    name = model_for(matrix.evaluation.model, test.schema, matrix.evaluation.protocol)
+    return build_model(name, test.schema, cell.seed, torch.device("cpu"))
 
 
 def _shards(cell: Cell, held: Records) -> list[Records]:
@@ -117,8 +90,8 @@ def _shards(cell: Cell, held: Records) -> list[Records]:
 
 
 @cache
-def _parts(entry: DatasetEntry) -> tuple[Records, Records]:
-    return held_and_public(entry.data, entry.classes)
+def _parts(place: str, classes: int | None) -> tuple[Records, Records]:
+    return held_and_public(place, classes)
 
 
 @cache

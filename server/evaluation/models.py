@@ -81,6 +81,12 @@ def build_model(name: str, schema: Schema, seed: int, device: torch.device) -> n
     return architecture.build(schema, width or architecture.width, seed).to(device)
 
 
+def convnet_width(name: str) -> int:
+    """Of a convnet of this name, else the usual one."""
+    kind, width = _parts(name)
+    return width if width and kind == "convnet" else _ARCHITECTURES["convnet"].width
+
+
 def _parts(name: str) -> tuple[str, int | None]:
     """Architecture and, after a dash, width."""
     kind, _, width = name.partition("-")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -110,6 +110,7 @@ class Product:
         return Records(to_bytes_range(self.features) if schema.is_image else self.features, self.labels, schema)
 
 
+Made = TypeVar("Made")
 Steps = Generator[Step, Summed, Product]
 
 
@@ -130,12 +131,12 @@ class Recipe(Protocol):
         ...
 
 
-def drive(steps: Steps, ask: Callable[[Ask], Summed]) -> Product:
-    """Run a recipe to its end, answering each step with `ask`."""
+def drive(steps: Generator[Step, Summed, Made], ask: Callable[[Ask], Summed]) -> Made:
+    """Run a conversation to its end, answering each step with `ask`."""
     try:
         step = next(steps)
         while True:
             step = steps.send(ask(Ask.of(step)))
     except StopIteration as stop:
-        product: Product = stop.value
-        return product
+        made: Made = stop.value
+        return made

@@ -9,7 +9,6 @@ Steps 1, 3 and 4 are paid for; their shares of the budget are public numbers. A 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import islice
@@ -25,13 +24,13 @@ from silosynth.common.devices import fast_type, pick_device
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.networks.extractors import Network
-from silosynth.common.networks.weights import encode_networks
-from silosynth.common.queries import FeatureSums, GradientSums, Query
+from silosynth.common.queries import FeatureSums, Query
 from silosynth.common.signals import Signals
 from silosynth.server.generators.base import Pool
 from silosynth.server.generators.merf import Merf, MerfParameters
 from silosynth.server.recipes.base import Ask, Product, Step, Steps, Summed, Task
 from silosynth.server.recipes.feature_signals import Evidence, in_any_order, product, report
+from silosynth.server.recipes.federated_descent import FederatedDescent, weights_artifact
 from silosynth.server.recipes.outlook import Crowd, Outlook, noise_of_class_means
 from silosynth.server.recipes.privacy_split import gaussian_noise, sampled_noise, shares_of
 from silosynth.server.synthesis.descent import Descent
@@ -168,7 +167,7 @@ def _queries(task: Task, parameters: Parameters, noises: Noises) -> list[Query]:
     if noises.matching is not None:
         queries.append(_feature_sums(task, parameters, noises.matching, _UNKNOWN))
     if noises.expert is not None:
-        queries += [_gradient_sums(task, parameters, noises.expert, _UNKNOWN)] * parameters.expert_steps
+        queries += [_descent(parameters).query(task, noises.expert, _UNKNOWN)] * parameters.expert_steps
     return queries
 
 
@@ -191,14 +190,13 @@ def _feature_sums(task: Task, parameters: Parameters, noise_multiplier: float, w
     )
 
 
-def _gradient_sums(task: Task, parameters: Parameters, noise_multiplier: float, weights: str) -> GradientSums:
-    return GradientSums(
-        schema=task.schema,
-        noise_multiplier=noise_multiplier,
+def _descent(parameters: Parameters) -> FederatedDescent:
+    return FederatedDescent(
         width=parameters.width,
-        weights=weights,
+        steps=parameters.expert_steps,
         sampling_probability=parameters.sampling_probability,
         clip=parameters.expert_clip,
+        learning_rate=parameters.expert_rate,
     )
 
 
@@ -224,7 +222,7 @@ def _start(pool: Pool, extractor: Network, task: Task, parameters: Parameters) -
 def _matching(
     task: Task, extractors: list[Network], parameters: Parameters, noise_multiplier: float
 ) -> Generator[Step, Summed, _Matching]:
-    digest, content = _artifact(extractors)
+    digest, content = weights_artifact(extractors)
     query = _feature_sums(task, parameters, noise_multiplier, digest)
     device = pick_device("auto")
     evidence = Evidence(device)
@@ -235,31 +233,11 @@ def _matching(
 def _expert(
     task: Task, pool: Pool, parameters: Parameters, noise_multiplier: float | None
 ) -> Generator[Step, Summed, Network]:
-    """Trained on the pool, then by DP-SGD across the silos: Adam does not care how many records a gradient is of."""
+    """Trained on the pool, then by DP-SGD across the silos."""
     network = _learned(task, pool, parameters, parameters.extractors)
-    if noise_multiplier is None:
-        return network
-    optimizer = torch.optim.Adam(network.parameters(), parameters.expert_rate)
-    for step in range(parameters.expert_steps):
-        digest, content = _artifact([network])
-        summed = yield Ask(_gradient_sums(task, parameters, noise_multiplier, digest), {digest: content})
-        gradient = torch.from_numpy(summed.blocks["gradient"]).float()
-        for weights, part in _parts(network, gradient):
-            weights.grad = part
-        optimizer.step()
-        task.workplace.report((step + 1) / parameters.expert_steps, float(gradient.norm()), what="training an expert")
+    if noise_multiplier is not None:
+        yield from _descent(parameters).train(task, network, noise_multiplier, what="training an expert")
     return network
-
-
-def _artifact(networks: list[Network]) -> tuple[str, bytes]:
-    content = encode_networks(networks)
-    return hashlib.sha256(content).hexdigest(), content
-
-
-def _parts(network: Network, gradient: Tensor) -> list[tuple[torch.nn.Parameter, Tensor]]:
-    weights = list(network.parameters())
-    parts = torch.split(gradient, [part.numel() for part in weights])
-    return [(part, values.view_as(part)) for part, values in zip(weights, parts, strict=True)]
 
 
 def _distilled(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from rich.console import Console
 from support.toy_images import toy_records
 from typer.testing import CliRunner
 
 from silosynth.common.datasets import save_npz
-from silosynth.common.errors import ConfigError
+from silosynth.common.errors import ConfigError, SilosynthError
+from silosynth.deploy.bench.estimates import Estimate, estimate_table
 from silosynth.deploy.bench.matrix import load_matrix
 from silosynth.deploy.bench.page import write_page
 from silosynth.deploy.bench.rows import ROWS, Notebook, Row
@@ -146,24 +149,79 @@ def test_rows_of_another_version_are_not_mixed_in(file: Path) -> None:
         Notebook(file.parent / "out").rows()
 
 
-def test_exponents_are_fitted_to_three_sizes_or_more() -> None:
-    square = [(float(size), 3.0 * size**2) for size in (1, 10, 50)]
-    assert fitted_exponent(square) == pytest.approx(2)
-    assert fitted_exponent(square[:2]) is None
-    assert fitted_exponent([(None, 1.0), (2.0, None), (3.0, 0.0)]) is None
-
-
-def test_scaling_has_a_section_where_sizes_differ(file: Path) -> None:
-    (row,) = [row for row in Notebook(file.parent / "out").rows() if row.cell.way == "means"][:1]
+def test_exponents_are_fitted_to_three_sizes_or_more(file: Path, tmp_path: Path) -> None:
+    (row, *_) = [row for row in Notebook(file.parent / "out").rows() if row.cell.way == "means"]
     rows = [
         row.model_copy(
             update={
                 "cell": row.cell.model_copy(update={"silos": silos}),
-                "server_seconds": 0.5 * silos,
+                "server_seconds": 0.5 * silos**2,
+                "server_peak_bytes": 10**9,
                 "silo_seconds": 1.0,
             }
         )
         for silos in (1, 5, 25)
     ]
-    assert "server time grows like (silos) to the power 1.00" in scaling_section(rows)
-    assert scaling_section(rows[:2]) == ""
+    section = scaling_section(rows, tmp_path)
+    assert "server time grows like (silos) to the power 2.00, from 0.5 to 312 CPU s for 1 to 25" in section
+    assert "server memory grows like (silos) to the power 0.00" in section
+    assert (tmp_path / "scaling.png").exists()
+    assert scaling_section(rows[:2], tmp_path) == ""
+    assert fitted_exponent([(float(size), 3.0 * size**2) for size in (1, 10, 50)]) == pytest.approx(2)
+
+
+def test_a_server_apart_finds_the_same_and_tells_its_memory(file: Path) -> None:
+    """Its silos' records never are in its process; it is asked the same, and left out silos stay out."""
+    file.write_text(MATRIX.replace('title = "Toys"', 'title = "Toys"\napart = true').replace("[1, inf]", "[inf]"))
+    matrix = load_matrix(file)
+    cell = next(cell for cell in matrix.cells() if cell.without == 1)
+    (before,) = [row for row in Notebook(file.parent / "out").rows() if row.cell == cell]
+    row = run_cell(matrix, cell)
+    assert (row.accuracy, row.sent_bytes) == (before.accuracy, before.sent_bytes)
+    assert row.server_peak_bytes is not None
+    assert row.server_idle_bytes is not None
+    assert row.server_peak_bytes >= row.server_idle_bytes > 10**7
+
+
+def test_a_server_that_dies_apart_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters that only the other process finds to be wrong."""
+    file.write_text(MATRIX.replace('title = "Toys"', 'title = "Toys"\napart = true'))
+    matrix = load_matrix(file)
+    broken = matrix.model_copy(
+        update={"recipes": {"means": matrix.recipes["means"].model_copy(update={"recipe": "x"})}}
+    )
+    cell = next(cell for cell in matrix.cells() if cell.way == "means")
+    with pytest.raises(SilosynthError, match="died"):
+        run_cell(broken, cell)
+
+
+@pytest.mark.parametrize("way", ["fedavg", "dp-sgd", "dp-fedavg"])
+def test_baselines_train_models_without_synthetic_records(file: Path, way: str) -> None:
+    """Three epochs at any epsilon are better than guessing among three kinds, in every silo's eyes."""
+    changed = MATRIX.replace('["pooled", "alone"]', f'["{way}"]').replace("epsilons = [1, inf]", "epsilons = [50]")
+    file.write_text(changed.replace('model = "linear"', 'model = "convnet-8"'))
+    matrix = load_matrix(file)
+    cell = next(cell for cell in matrix.cells() if cell.way == way)
+    assert cell.epsilon == (None if way == "fedavg" else 50)
+    row = run_cell(matrix, cell)
+    assert row.accuracy > 0.6
+    assert row.cpu_seconds > 0
+    assert row.synthetic_records is None
+
+
+def test_a_dry_run_tells_what_is_missing_and_its_cost(file: Path) -> None:
+    assert bench(file, "--dry-run") == {"missing": 0, "unknown": 0, "seconds": 0.0, "shares": []}
+    file.write_text(
+        MATRIX.replace("seeds = 1", "seeds = 2").replace("recipes.means", "recipes.others").replace('["means"]', "[]")
+    )
+    found = bench(file, "--dry-run")
+    assert (found["missing"], found["unknown"]) == (7, 4)
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(*estimate_table(Estimate.model_validate(found)))
+    assert "what the others cost is known once one of each was run" in console.export_text()
+
+
+def test_one_dataset_may_be_run_first(file: Path) -> None:
+    assert Notebook(file.parent / "empty").missing(load_matrix(file), ["toys"])
+    with pytest.raises(ConfigError, match="choose among toys"):
+        Notebook(file.parent / "empty").missing(load_matrix(file), ["trains"])
