@@ -13,7 +13,7 @@ from silosynth.common.config import load, parse
 from silosynth.common.errors import ConfigError
 from silosynth.common.schema import Schema
 from silosynth.server.advice import advise
-from silosynth.server.config import RunConfig
+from silosynth.server.config import EvaluationSettings, RunConfig
 from silosynth.server.narration import human_bytes
 from silosynth.server.planning import Proposal, Verdict, costs, what_if
 from silosynth.server.recipes import recipe_named
@@ -31,7 +31,9 @@ def proposal(config: Path | None, records: int, options: dict[str, Any], setting
     recipe = recipe_named(said["recipe"])
     parameters = parse(recipe.parameters, said["parameters"] | settings, "parameters")
     task = Task(Schema(said["shape"], said["classes"]), said["epsilon"], said["delta"])
-    return Proposal(recipe, task, parameters, Crowd(said["silos"], records), said.get("silo_epsilon"))
+    return Proposal(
+        recipe, task, parameters, Crowd(said["silos"], records), said.get("evaluation", EvaluationSettings())
+    )
 
 
 def _of_file(path: Path) -> dict[str, Any]:
@@ -44,7 +46,7 @@ def _of_file(path: Path) -> dict[str, Any]:
         "classes": run.records.classes,
         "shape": run.records.shape,
         "parameters": run.parameters,
-        "silo_epsilon": run.evaluation.silo_epsilon,
+        "evaluation": run.evaluation,
     }
 
 
@@ -55,7 +57,12 @@ def document(proposal: Proposal) -> dict[str, Any]:
         "recipe": proposal.recipe.name,
         "parameters": proposal.parameters.model_dump(mode="json"),
         "records": {"shape": task.schema.shape, "classes": task.schema.classes},
-        "budget": {"epsilon": task.epsilon, "delta": task.delta, "silo_epsilon": proposal.silo_epsilon},
+        "budget": {
+            "epsilon": task.epsilon,
+            "delta": task.delta,
+            "silo_epsilon": proposal.evaluation.silo_epsilon,
+            "baselines": list(proposal.evaluation.baselines),
+        },
         "crowd": asdict(proposal.crowd),
         "costs": asdict(costs(proposal, outlook)),
         "work": {"silo_views": outlook.silo_views, "server_views": outlook.server_views},
@@ -83,6 +90,7 @@ def _cost_table(document: dict[str, Any]) -> Table:
     table = Table(title=f"What {document['recipe']} would cost each silo", title_justify="left", show_header=False)
     events = [f"{e['count']} x Gaussian" + _rate(e["sampling_probability"]) for e in cost["events"]]
     scores = f" and {budget['silo_epsilon']:g} for scores" if budget["silo_epsilon"] else ""
+    scores += f", as much again for {' and '.join(budget['baselines'])}" if budget["baselines"] else ""
     rows = {
         "epsilon": f"{cost['epsilon']:.3f} of {budget['epsilon']:g}{scores}, at delta {budget['delta']:g}",
         "by Renyi DP, as a check": f"{cost['rdp_epsilon']:.3f}",

@@ -7,17 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from silosynth.common.config import parse
-from silosynth.common.datasets import load_records
+from silosynth.common.datasets import Records, load_records
 from silosynth.common.errors import SilosynthError
 from silosynth.server.assembly import Assembly
 from silosynth.server.config import RunConfig
 from silosynth.server.continual import Parent, extended, load_parent
 from silosynth.server.desk import Desk
 from silosynth.server.evaluation import Evaluation, SiloScoring, evaluate, model_for
+from silosynth.server.evaluation.baselines import measure
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
 from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Product, Task, drive
+from silosynth.server.recipes.workplace import Workplace
 from silosynth.server.releases.folder import class_names, has_pictures
 from silosynth.server.releases.publisher import Outcome, Publisher
 
@@ -42,8 +44,12 @@ def conduct(
     steps = extended(recipe, task, parameters, parent) if parent else recipe.steps(task, parameters)
     product = drive(steps, assembly.ask)
     journal.write("synthesized", records=len(product.labels))
-    evaluation = _evaluate(config, folder, product, journal)
+    test = None if config.evaluation.test is None else load_records(config.evaluation.test, folder)
+    evaluation = None if test is None else _evaluate(config, product, test, journal)
     outcome = Outcome(config, product, recipe.post_processing, evaluation, assembly.queries, assembly.receipts)
+    if test is not None and config.evaluation.baselines:
+        rivals = Assembly(exchange, config.federation, journal)
+        outcome = _with_baselines(outcome, replace(task, workplace=Workplace()), test, rivals, journal)
     if scoring is not None:
         jury = Assembly(exchange, config.federation.model_copy(update={"quorum": 1}), journal)
         outcome = _with_score(outcome, scoring, jury, journal)
@@ -92,10 +98,28 @@ def _with_score(outcome: Outcome, scoring: SiloScoring, jury: Assembly, journal:
     )
 
 
-def _evaluate(config: RunConfig, folder: Path, product: Product, journal: Journal) -> Evaluation | None:
-    if config.evaluation.test is None:
-        return None
-    test = load_records(config.evaluation.test, folder)
+def _with_baselines(outcome: Outcome, task: Task, test: Records, rivals: Assembly, journal: Journal) -> Outcome:
+    """What other ways make of the same silos. One that no silo allows is left out; what it has cost so far is told."""
+    assert outcome.evaluation is not None, "there are test records"
+    settings, found = outcome.config.evaluation, {}
+    for name in settings.baselines:
+        try:
+            found[name] = measure(name, task, test, settings, rivals.ask)
+        except SilosynthError as error:
+            journal.write("not_compared", baseline=name, error=type(error).__name__, message=str(error))
+        else:
+            journal.write("compared", baseline=name, accuracy=found[name].accuracy)
+    return replace(
+        outcome,
+        evaluation=outcome.evaluation.model_copy(update={"baselines": found}),
+        post_processing=f"{outcome.post_processing} Silos were then asked for {', '.join(settings.baselines)}, to "
+        "compare with: that is part of their epsilon, and no record depends on it.",
+        queries=[*outcome.queries, *rivals.queries],
+        receipts=[*outcome.receipts, *rivals.receipts],
+    )
+
+
+def _evaluate(config: RunConfig, product: Product, test: Records, journal: Journal) -> Evaluation:
     journal.write("evaluating", model=model_for(config.evaluation.model, test.schema))
     evaluation = evaluate(product, test, config.evaluation)
     journal.write("evaluated", accuracy=evaluation.accuracy, floor=evaluation.floor, ceiling=evaluation.ceiling)

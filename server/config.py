@@ -172,6 +172,9 @@ class EvaluationSettings(Section):
     steps: int | None = Field(None, ge=1, description="unset: the protocol's, by the number of synthetic records")
     seeds: int = Field(3, ge=1)
     device: str = Field("auto", description="auto, cpu or cuda")
+    baselines: tuple[Literal["prototypes", "ridge", "merf", "dp-fedavg"], ...] = Field(
+        (), description="other ways to compare with; for each of them every silo is asked for the run's epsilon again"
+    )
     silo_epsilon: float | None = Field(
         None,
         gt=0,
@@ -191,6 +194,8 @@ class EvaluationSettings(Section):
     def _score_has_a_place(self) -> Self:
         if self.silo_epsilon is not None and self.test is None:
             raise ValueError("silo_epsilon: the silos' score stands beside that on public records: set test, too")
+        if self.baselines and self.test is None:
+            raise ValueError("baselines: they are compared on public records: set test, too")
         return self
 
 
@@ -227,4 +232,12 @@ class RunConfig(Section):
     def _scores_are_of_images(self) -> Self:
         if self.evaluation.silo_epsilon is not None and not self.records.schema_of_records().is_image:
             raise ValueError("evaluation.silo_epsilon: a public backbone looks at images, these records are rows")
+        return self
+
+    @model_validator(mode="after")
+    def _baselines_fit(self) -> Self:
+        if self.recipe in self.evaluation.baselines:
+            raise ValueError(f"evaluation.baselines: {self.recipe} is the run's recipe itself, leave it out")
+        if "dp-fedavg" in self.evaluation.baselines and not self.records.schema_of_records().is_image:
+            raise ValueError("evaluation.baselines: dp-fedavg trains a convnet, these records are rows: leave it out")
         return self

@@ -19,6 +19,8 @@ _SENTENCES = {
     "synthesized": "{records:,} synthetic records",
     "evaluating": "Training {model} on the synthetic data",
     "evaluated": "Models trained on the synthetic data are right in {accuracy:.1%} of public test records",
+    "compared": "{baseline}, for the same epsilon again, is right in {accuracy:.1%}",
+    "not_compared": "Not compared with {baseline}: {message}",
     "scored": "{silos} silos scored the synthetic data on their own records, for a charge",
     "not_scored": "No silo scored the synthetic data: {message}",
     "released_dataset": "Released as {name}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from silosynth.common.accounting import epsilon, rdp_epsilon
@@ -12,7 +12,9 @@ from silosynth.common.config import Section, parse
 from silosynth.common.errors import SilosynthError
 from silosynth.common.events import Event, merge
 from silosynth.common.queries import Query, charges_of
+from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import score_query
+from silosynth.server.evaluation.baselines import queries_of
 from silosynth.server.recipes import RECIPES
 from silosynth.server.recipes.base import Recipe, Task
 from silosynth.server.recipes.outlook import Crowd, Outlook
@@ -43,7 +45,8 @@ class Proposal:
     task: Task
     parameters: Section
     crowd: Crowd
-    silo_epsilon: float | None = None  # for scores on the silos' own records, beside the task's epsilon
+    evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
+    """What it asks of silos is paid beside the task's epsilon."""
 
     def outlook(self) -> Outlook:
         return self.recipe.outlook(self.task, self.parameters, self.crowd)
@@ -63,7 +66,7 @@ class Costs:
 
 
 def costs(proposal: Proposal, outlook: Outlook) -> Costs:
-    queries, delta = [*outlook.queries, *_scores(proposal)], proposal.task.delta
+    queries, delta = [*outlook.queries, *_baselines(proposal), *_scores(proposal)], proposal.task.delta
     events = merge(charges_of(queries))
     return Costs(
         noise_multiplier=min(query.noise_multiplier for query in queries),
@@ -79,9 +82,14 @@ def costs(proposal: Proposal, outlook: Outlook) -> Costs:
 def _scores(proposal: Proposal) -> list[Query]:
     """The model is not known before the records are made; it has no part in the cost."""
     task = proposal.task
-    if proposal.silo_epsilon is None:
+    if proposal.evaluation.silo_epsilon is None:
         return []
-    return [score_query(task.schema, "0" * 64, proposal.silo_epsilon, task.delta)]
+    return [score_query(task.schema, "0" * 64, proposal.evaluation.silo_epsilon, task.delta)]
+
+
+def _baselines(proposal: Proposal) -> list[Query]:
+    task, settings = proposal.task, proposal.evaluation
+    return [query for name in settings.baselines for query in queries_of(name, task, proposal.crowd)]
 
 
 def what_if(proposal: Proposal, outlook: Outlook) -> Iterator[tuple[str, Outlook]]:

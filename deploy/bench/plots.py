@@ -49,5 +49,5 @@ def _line(axes: Axes, way: str, rows: Sequence[Row], number: int) -> None:
     groups = [[100 * row.accuracy for row in rows if row.cell.epsilon == budget] for budget in budgets]
     if groups:
         means, spreads = [np.mean(group) for group in groups], [np.std(group) for group in groups]
-        style = {"marker": _MARKS[number % len(_MARKS)], "linestyle": ":" if way in PRIVATE else "-"}
-        axes.errorbar(budgets, means, spreads, capsize=3, label=way, **style)
+        mark, line = _MARKS[number % len(_MARKS)], ":" if way in PRIVATE else "-"
+        axes.errorbar(budgets, means, spreads, capsize=3, label=way, marker=mark, linestyle=line)

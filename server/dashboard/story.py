@@ -113,7 +113,7 @@ class Story:
             self._work(entry, when)
         elif kind in ("gathering", "planning", "evaluating"):
             self._enter({"gathering": "Gathering silos", "planning": "Planning"}.get(kind, "Evaluating"), when)
-        elif kind in ("summed", "synthesized", "evaluated", "scored", "not_scored"):
+        elif kind in ("summed", "synthesized", "evaluated", "compared", "not_compared", "scored", "not_scored"):
             self._close(when)
         elif kind == "released_dataset":
             self.release = str(entry["name"])

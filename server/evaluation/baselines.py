@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 from torch import nn
 
 from silosynth.common.datasets.records import Records
 from silosynth.common.networks.extractors import Network, draw_network
+from silosynth.common.queries import Query
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation.examples import Examples
 from silosynth.server.evaluation.models import convnet_width, model_for
@@ -25,6 +26,7 @@ from silosynth.server.evaluation.training import predict
 from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Ask, Step, Summed, Task, drive
 from silosynth.server.recipes.federated_descent import FederatedDescent
+from silosynth.server.recipes.outlook import Crowd
 
 DP_FEDAVG = "dp-fedavg"
 PRIVATE_DESCENT = FederatedDescent(width=32, steps=60, sampling_probability=0.2, clip=1.0, learning_rate=1e-2)
@@ -39,6 +41,15 @@ def dp_fedavg(
     network = draw_network("convnet", task.schema, width, task.seed)
     noise = descent.noise_multiplier(task.epsilon, task.delta)
     return (yield from replace(descent, width=width).train(task, network, noise, what=DP_FEDAVG))
+
+
+def queries_of(name: str, task: Task, crowd: Crowd) -> Sequence[Query]:
+    """What each silo would be asked, for planning."""
+    if name != DP_FEDAVG:
+        recipe = recipe_named(name)
+        return recipe.outlook(task, recipe.parameters(), crowd).queries
+    noise = PRIVATE_DESCENT.noise_multiplier(task.epsilon, task.delta)
+    return [PRIVATE_DESCENT.query(task, noise, "0" * 64)] * PRIVATE_DESCENT.steps
 
 
 def accuracy_of(network: nn.Module, test: Records) -> float:

@@ -55,8 +55,6 @@ def _ladder(axes: Axes, evaluation: Evaluation) -> None:
 def _others(evaluation: Evaluation) -> dict[str, float]:
     known = {name: score.accuracy for name, score in evaluation.by_architecture.items() if name != evaluation.model}
     known |= {f"{name} (baseline)": found.accuracy for name, found in evaluation.baselines.items()}
-    alone = [worth.alone for worth in evaluation.silos.values() if worth.alone is not None]
-    known |= {"best silo alone, not private": max(alone)} if alone else {}
     optional = {
         "all seeds together": evaluation.accuracy_ensemble,
         "all models together": evaluation.accuracy_ensemble_of_architectures,

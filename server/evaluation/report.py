@@ -39,19 +39,12 @@ class SiloScore(Section):
 
 
 class Baseline(Section):
-    """What another way makes of the same records, tested in the same way. Only a simulation can know it."""
+    """What another way makes of the same silos' answers, tested in the same way: asked for in the same run, charged."""
 
-    epsilon: float | None  # of each silo, at the same delta; None: without any privacy
+    epsilon: float | None  # what each silo paid for this alone, at most, at the same delta; None: without any privacy
     accuracy: float
     own_classifier_accuracy: float | None = None
     cpu_seconds: float
-
-
-class SiloWorth(Section):
-    """What a silo would have alone, and what the others would have without it. Only a simulation can know it."""
-
-    alone: float | None = None  # accuracy of the same model trained on its own records, without privacy
-    without: float | None = None  # accuracy of the same recipe at the same epsilon without this silo
 
 
 class Evaluation(Section):
@@ -82,8 +75,7 @@ class Evaluation(Section):
     likeness: Likeness | None = None  # to public records
     own_classifier_accuracy: float | None  # of the recipe's own classifier, where it has one
     floor: float  # always answering the test set's largest class
-    baselines: dict[str, Baseline] = Field(default_factory=dict)  # by name, such as prototypes or ridge
-    silos: dict[str, SiloWorth] = Field(default_factory=dict)
+    baselines: dict[str, Baseline] = Field(default_factory=dict)  # by name; where run.toml asks for them
     ceiling: float | None  # non-private training on pooled data, where a simulation knows it
     synthetic_records: int
     test_records: int

@@ -1,9 +1,10 @@
-"""A run that asks silos for a score on their own records: real guards, couriers, exchange, publisher and store."""
+"""Runs that ask silos for scores on their own records, or for baselines: real guards, couriers, exchange, store."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from silosynth.common.publication import verify_release
 from silosynth.common.queries import Scores
 from silosynth.server.conduct import conduct
 from silosynth.server.config import RunConfig
+from silosynth.server.evaluation.baselines import PRIVATE_DESCENT
 from silosynth.server.journal import Journal
 from silosynth.server.releases.entries import Entry
 from silosynth.server.releases.keys import create_key
@@ -37,13 +39,14 @@ from silosynth.server.releases.publisher import Publisher
 from silosynth.server.witness import Witness
 
 SEEDS = {"a": 1, "b": 2}
+ALLOWED = ["mixtures", "scores", "sufficient_statistics", "gradient_sums"]
 
 
 @contextlib.contextmanager
 def served(folder: Path, backbones: Sequence[str], budget: float) -> Iterator[tuple[Guard, GuardServer]]:
     """A guard whose people have adopted what its silo.toml says now."""
     folder.mkdir(exist_ok=True)
-    tables = silo_tables(budget, mechanisms_allowed=["mixtures", "scores"], backbones=backbones)
+    tables = silo_tables(budget, mechanisms_allowed=ALLOWED, backbones=backbones)
     tables["silo"]["name"] = folder.name
     tables["guard"]["device"] = "cpu"
     config = parse(SiloConfig, tables, "test")
@@ -69,7 +72,7 @@ class Federation:
         save_npz(toy_records(seed=9), folder / "test.npz")
         self.publisher = Publisher(folder, Witness(folder / "witness.db"))
 
-    def config(self) -> RunConfig:
+    def config(self, **evaluation: Any) -> RunConfig:
         tables: dict[str, Any] = {
             "name": "toy",
             "recipe": "prototypes",
@@ -83,11 +86,12 @@ class Federation:
                 "seeds": 1,
                 "backbone": str(self.folder / "toy.safetensors"),
                 "silo_epsilon": 3.0,
-            },
+            }
+            | evaluation,
         }
         return parse(RunConfig, tables, "test")
 
-    def run(self, backbones: dict[str, Sequence[str]], budget: float = 20.0) -> Entry:
+    def run(self, backbones: dict[str, Sequence[str]], budget: float = 20.0, **evaluation: Any) -> Entry:
         self.runs += 1
         (folder := self.folder / f"run-{self.runs}").mkdir()
         with contextlib.ExitStack() as stack:
@@ -98,7 +102,7 @@ class Federation:
             for silo, (_, server) in guards.items():
                 Courier(self.identities.courier(silo, server.address), exchange.address)
             journal = Journal(folder / "journal.jsonl")
-            conduct(self.config(), folder, self.folder / "work", exchange, self.publisher, journal)
+            conduct(self.config(**evaluation), folder, self.folder / "work", exchange, self.publisher, journal)
             self.ledgers = {silo: guard.budget().epsilon_spent for silo, (guard, _) in guards.items()}
         return self.publisher.store.entries()[-1]
 
@@ -152,3 +156,24 @@ def test_a_budget_that_is_too_small_for_scores_costs_no_release(federation: Fede
     again = federation.run({"a": [model], "b": [model]}, budget=4.0)
     assert federation.score(again) is None
     assert [entry["error"] for entry in federation.told("not_scored")] == ["BudgetExhausted"]
+
+
+def test_baselines_are_asked_for_in_the_same_run_and_charged(federation: Federation) -> None:
+    """Ridge by one more question, DP-FedAvg by one for each of its steps: the same silos, the same exchange."""
+    entry = federation.run({}, budget=30.0, baselines=["ridge", "dp-fedavg"], silo_epsilon=None, backbone=None)
+    found = json.loads(federation.publisher.store.text(entry.release, "evaluation.json"))["baselines"]
+    assert {name: baseline["epsilon"] for name, baseline in found.items()} == {"ridge": 4.0, "dp-fedavg": 4.0}
+    assert all(0 <= baseline["accuracy"] <= 1 for baseline in found.values())
+    manifest = federation.publisher.store.manifest(entry.release)
+    asked = Counter(query.mechanism for query in manifest.restored_queries())
+    assert asked == {"mixtures": 1, "sufficient_statistics": 1, "gradient_sums": PRIVATE_DESCENT.steps}
+    assert len(manifest.restored_receipts()) == len(SEEDS) * asked.total()
+    for silo in SEEDS:
+        assert 4.5 < manifest.privacy.epsilon_by_silo[silo] == pytest.approx(federation.ledgers[silo])
+    verify_release(federation.folder / "run-1" / "release")
+
+
+def test_a_budget_that_is_too_small_for_baselines_costs_no_release(federation: Federation) -> None:
+    entry = federation.run({}, budget=4.1, baselines=["ridge"], silo_epsilon=None, backbone=None)
+    assert json.loads(federation.publisher.store.text(entry.release, "evaluation.json"))["baselines"] == {}
+    assert [told["error"] for told in federation.told("not_compared")] == ["BudgetExhausted"]

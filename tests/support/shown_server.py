@@ -158,7 +158,6 @@ def _evaluation(accuracy: float) -> Evaluation:
             "ceiling": 0.97, "synthetic_records": 24, "test_records": 360, "cpu_seconds": 5.3,
             "by_architecture": {"convnet": score, "mlp": {**score, "accuracy": accuracy - 0.04}},
             "baselines": {"prototypes": {"epsilon": 4.0, "accuracy": accuracy - 0.1, "cpu_seconds": 1.0}},
-            "silos": {silo: {"alone": 0.6, "without": accuracy - 0.02} for silo in SILOS},
             "likeness": {
                 "space": "procedural-grey", "reference_records": 360, "distance": 12.3, "distance_of_reference": 1.1,
                 "density": 0.6, "coverage": 0.71, "variety": 0.8,

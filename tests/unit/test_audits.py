@@ -33,9 +33,9 @@ BROKEN = {
 }
 
 
-def first_query(recipe: str, epsilon: float, schema: Schema = SCHEMA) -> Query:
+def first_query(recipe: str, epsilon: float, schema: Schema = SCHEMA, **parameters: int) -> Query:
     made = recipe_named(recipe)
-    return Ask.of(next(made.steps(Task(schema, epsilon, 1e-5), made.parameters()))).query
+    return Ask.of(next(made.steps(Task(schema, epsilon, 1e-5), made.parameters(**parameters)))).query
 
 
 def flagged(query: Query, answer: Answer, audits: int) -> int:
@@ -54,9 +54,9 @@ def test_honest_mechanisms_pass_and_broken_ones_do_not(recipe: str, epsilon: flo
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
-@pytest.mark.parametrize("recipe", ["prototypes", "ridge", "ldpdc"])
-def test_twenty_audits_each(recipe: str, epsilon: float) -> None:
-    query = first_query(recipe, epsilon)
+@pytest.mark.parametrize(("recipe", "parameters"), [("prototypes", {}), ("ridge", {}), ("ldpdc", {"mixtures": 10})])
+def test_twenty_audits_each(recipe: str, parameters: dict[str, int], epsilon: float) -> None:
+    query = first_query(recipe, epsilon, **parameters)
     found = {name: flagged(query, answer, 20) for name, answer in {"honest": HONEST.answer, **BROKEN}.items()}
     print(recipe, epsilon, found)
     assert found["honest"] == 0

@@ -27,6 +27,7 @@ from silosynth.deploy.inprocess import InProcess
 from silosynth.server.collecting import collection
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import SiloScoring, evaluate
+from silosynth.server.evaluation.baselines import DP_FEDAVG, measure
 from silosynth.server.recipes import RECIPES
 from silosynth.server.recipes.base import Ask, Step, Summed, Task, drive
 
@@ -111,6 +112,15 @@ def test_from_the_first_question_to_the_evaluation_every_look_is_charged(ledger:
     with pytest.raises(PolicyDenied):
         ward.ask(asked)
     assert ward.looks == ward.looks_charged
+
+
+@pytest.mark.parametrize("name", ["ridge", DP_FEDAVG])
+def test_baselines_are_charged_step_by_step(name: str, ledger: Ledger) -> None:
+    ward, settings = Ward(ledger), EvaluationSettings(seeds=1, steps=5, model="convnet-4")
+    found = measure(name, Task(TOY, 1.0, DELTA), toy_records(seed=1), settings, ward.ask)
+    assert found.epsilon == 1.0
+    assert 0 < ward.looks == ward.looks_charged
+    assert ward.guard.budget().epsilon_spent == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_score_on_own_records_is_charged(ledger: Ledger) -> None:

@@ -109,7 +109,9 @@ def _reserved(run: Run, name: str) -> float:
     if run.story.end is not None or part is None or part.state == "left out":
         return 0.0
     paid = (part.spent or 0.0) - (part.spent_before or 0.0)
-    return max(run.config.privacy.epsilon + (run.config.evaluation.silo_epsilon or 0.0) - paid, 0.0)
+    privacy, evaluation = run.config.privacy, run.config.evaluation
+    meant = privacy.epsilon * (1 + len(evaluation.baselines)) + (evaluation.silo_epsilon or 0.0)
+    return max(meant - paid, 0.0)
 
 
 def _share(part: float | None, whole: float | None) -> float:

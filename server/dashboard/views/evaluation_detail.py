@@ -54,15 +54,6 @@ class SilosOwn(View):
 
 
 @dataclass(frozen=True)
-class SiloWorth(View):
-    """Known only where a simulation dealt out public records."""
-
-    name: Public[str]
-    alone: Public[float | None]
-    without: Public[float | None]
-
-
-@dataclass(frozen=True)
 class Likeness(View):
     space: Public[str]
     distance: Post[float]
@@ -84,7 +75,6 @@ class Detail(View):
     rungs: tuple[Rung, ...]
     classes: tuple[ClassScore, ...]
     architectures: tuple[Architecture, ...]
-    silos: tuple[SiloWorth, ...]
     silos_own: SilosOwn | None
     likeness: Likeness | None
     calibration: Chart | None
@@ -116,9 +106,6 @@ def _detail(one: Published, found: Found, class_names: tuple[str, ...]) -> Detai
             for label, (name, value) in enumerate(zip(class_names, report["accuracy_by_class"], strict=True))
         ),
         architectures=tuple(_architectures(report)),
-        silos=tuple(
-            SiloWorth(name, worth.get("alone"), worth.get("without")) for name, worth in report.get("silos", {}).items()
-        ),
         silos_own=_silos_own(report.get("on_silos")),
         likeness=_likeness(report.get("likeness")),
         calibration=_reliability(calibration.get("bins", [])),
@@ -129,8 +116,7 @@ def _detail(one: Published, found: Found, class_names: tuple[str, ...]) -> Detai
 def _rungs(report: Report) -> Iterator[Rung]:
     """From floor to ceiling: what is known of other ways stands between, the worst first."""
     yield Rung("Floor: always the largest class", report["floor"], kind="floor")
-    alone = [worth["alone"] for worth in report.get("silos", {}).values() if worth.get("alone") is not None]
-    others = [Rung("Floor: the best silo alone, its real records", max(alone))] if alone else []
+    others = []
     for name, baseline in report.get("baselines", {}).items():
         cost = "no privacy" if baseline["epsilon"] is None else f"ε {baseline['epsilon']:.3g}"
         others.append(Rung(f"Floor: {name}, {cost}", baseline["accuracy"]))

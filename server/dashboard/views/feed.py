@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from silosynth.server.dashboard.sources import Run
 from silosynth.server.dashboard.tags import Post, Public, View
 
-_BAD = ("failed", "without", "left_out", "rolled_back", "away", "not_scored")
+_BAD = ("failed", "without", "left_out", "rolled_back", "away", "not_scored", "not_compared")
 _GOOD = ("released_dataset", "finished", "evaluated", "scored")
 
 
