@@ -87,13 +87,16 @@ class Notebook:
 
 
 def key_of(matrix: Matrix, cell: Cell) -> str:
-    """Of data, recipe, parameters, budget, evaluation: when one of them changes, the row is made anew."""
+    """Of data, recipe, parameters, budget, evaluation: when one of them changes, the row is made anew.
+
+    What is as usual is left out, so that a setting that silosynth gains makes no old row worthless.
+    """
     entry = matrix.recipe_of(cell)
     parts = [
-        cell.model_dump_json(),
-        matrix.datasets[cell.dataset].model_dump_json(),
-        "" if entry is None else entry.model_dump_json(exclude={"words"}),
-        matrix.evaluation.model_dump_json(),
-        f"{matrix.delta!r}",
+        cell.model_dump_json(exclude_defaults=True),
+        matrix.datasets[cell.dataset].model_dump_json(exclude_defaults=True),
+        "" if entry is None else entry.model_dump_json(exclude={"words"}, exclude_defaults=True),
+        matrix.evaluation.model_dump_json(exclude_defaults=True),
+        f"{matrix.delta!r} {matrix.apart}",
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
