@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import resource
 import time
+from functools import cache
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 
 import torch
 
@@ -22,7 +24,7 @@ def found_apart(matrix: Matrix, cell: Cell, shards: list[Records], test: Records
     """The same as `found_by_asking`, with the server's peak memory: silos' records never were in it."""
     here, there = multiprocessing.Pipe()
     told = (there, len(shards), matrix, cell, test)
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=told, daemon=True)
+    process = _fresh_processes().Process(target=_serve, args=told, daemon=True)
     process.start()
     there.close()  # else its death would not be noticed
     try:
@@ -33,6 +35,14 @@ def found_apart(matrix: Matrix, cell: Cell, shards: list[Records], test: Records
         process.terminate()
         process.join()
     return finding | {"silo_seconds": round(seconds / len(shards), 3), "sent_bytes": sent}
+
+
+@cache
+def _fresh_processes() -> ForkServerContext:
+    """They come of one that has done nothing but import: nobody's records, and no seconds for torch each time."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 def _answer_until_found(server: Connection, silos: InProcess) -> tuple[Finding, float, int]:
