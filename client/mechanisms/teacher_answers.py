@@ -1,15 +1,17 @@
 """Teacher answers (DPSD, FedDPSD).
 
-Released: for each of b public inputs either the sum over the silo's teachers of their gradients for the student, each
-cut to length 1, or the plain teacher's class, told by randomized response among k classes the student names.
+Released: for each of b public inputs the sum over the silo's teachers of their probabilities, or of their gradients for
+the student, each cut to length 1, or the plain teacher's class, told by randomized response among k classes the student
+names.
 Neighbours and sensitivity:
-- plain: any two datasets of the silo. The teacher may become any other, a vector of length at most 1 any other such:
-  each answer moves by 2 at most, a batch by 2 sqrt(b). (The paper's bound is 2 beta sqrt(c) of one answer, over a noise
+- plain: any two datasets of the silo. The teacher may become any other, a gradient of length at most 1 any other such:
+  each answer moves by 2 at most, a batch by 2 sqrt(b). Probabilities are never negative, so that they move by sqrt(2) at
+  most, a batch by sqrt(2 b). (The paper's bound is 2 beta sqrt(c) of one answer, over a noise
   it forgets to scale by beta.) A guarantee for all records together is also one for each.
 - sub-teachers: datasets that differ by one record added or removed. Its own bytes say which part it is in, so one
   teacher changes, the sum of all as above, and their mean by 2 / K. (A record that is replaced changes two of them.)
 - dp-sgd: 0, given the weights, which an inner query for private training has charged; no record is seen here.
-Gradients are cut to length 1, and to an integer grid towards zero. They have noise on all classes, not only on the k
+Both are cut to length 1, and to an integer grid towards zero. Gradients have noise on all classes, not only on the k
 kept ones: which these are depends on the teacher. Among which classes a response is given does not: the student chooses
 them.
 Event: one Gaussian mechanism for the batch. Responses tell two teachers apart no better than it does, each for itself
@@ -56,7 +58,9 @@ def answer(query: TeacherAnswers, teacher: Floats, student: Floats) -> Integers:
     shares = np.clip(finite, 0.0, 1.0)
     if query.answers == "classes":
         return named_choices(shares, student, query.kept)
-    return clipped(kept_gradients(shares, student, query.kept, query.other_weight), 0.0, 1.0, query.grid())
+    if query.answers == "gradients":
+        shares = kept_gradients(shares, student, query.kept, query.other_weight)
+    return clipped(shares, 0.0, 1.0, query.grid())
 
 
 def _trained_privately(query: TeacherAnswers, bench: Bench) -> Tensor:

@@ -14,7 +14,7 @@ from silosynth.common.queries.base import Query, Response, encode, in_range, inn
 from silosynth.common.queries.private_training import MOST_STEPS, PrivateTraining, check_network
 
 KINDS = ("plain", "sub-teachers", "dp-sgd")
-ANSWERS = ("gradients", "classes")
+ANSWERS = ("probabilities", "gradients", "classes")
 MOST_INPUTS = 1 << 16
 MOST_PARTS = 1 << 10
 ANSWER_GRID = 2.0**-12
@@ -24,11 +24,10 @@ _BISECTIONS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherAnswers(Query):
-    """For each of `number` inputs, beside the student's probabilities: a gradient or a class.
+    """For each of `number` inputs, beside the student's probabilities: the teacher's own, a gradient or a class.
 
-    A gradient is that of the decoupled distillation loss with regard to the student's logits, its `kept` largest
-    coordinates cut to length 1 (the paper's beta: whoever asks multiplies by it), summed over the silo's teachers. A
-    class is the teacher's, told by randomized response among the `kept` that the student finds most probable.
+    Probabilities are summed over the silo's teachers, and so are gradients. A gradient is that of the decoupled distillation loss with regard to the student's logits, its `kept` largest
+    coordinates cut to length 1 (the paper's beta: whoever asks multiplies by it). A class is the teacher's, told by randomized response among the `kept` that the student finds most probable.
 
     What is protected depends on the teachers. A plain one may change altogether: the guarantee is for all records of
     the silo together, hence also for each. Of sub-teachers on disjoint parts of the records one record changes one.
@@ -61,11 +60,12 @@ class TeacherAnswers(Query):
     def _check_answers(self) -> None:
         classes = self.schema.classes
         require(self.answers in ANSWERS, f"answers {self.answers[:80]!r} are none of {', '.join(ANSWERS)}")
-        require(2 <= self.kept <= classes, f"{self.kept} kept of {classes} classes: at least 2, and no more than all")
+        fewest = classes if self.answers == "probabilities" else 2
+        require(fewest <= self.kept <= classes, f"{self.kept} kept of {classes} classes are not in {fewest}..{classes}")
         gradients = self.answers == "gradients"
         require(in_range(self.other_weight, 0, 1e3), f"other weight {self.other_weight} is not in [0, 1000]")
         require(gradients or self.other_weight == 0, "a weight of other classes is for gradients only")
-        require(gradients or self.teachers == "plain", "classes are told by a plain teacher only")
+        require(self.answers != "classes" or self.teachers == "plain", "classes are told by a plain teacher only")
 
     def _check_teachers(self) -> None:
         require(self.teachers in KINDS, f"teachers {self.teachers[:80]!r} are none of {', '.join(KINDS)}")
@@ -81,7 +81,7 @@ class TeacherAnswers(Query):
         if self.teachers != "plain":
             return ""
         whole = "its epsilon holds for all records of a silo together, hence for each"
-        if self.answers == "gradients":
+        if self.answers != "classes":
             return whole
         return f"{whole}; one response alone has epsilon {self.label_epsilon():.3g}"
 
@@ -113,24 +113,27 @@ class TeacherAnswers(Query):
         return (inner_identity(0, encode(self.training())),) if self.teachers == "dp-sgd" else ()
 
     def layout(self) -> Layout:
-        columns = self.schema.classes if self.answers == "gradients" else self.kept
+        columns = self.kept if self.answers == "classes" else self.schema.classes
         return Layout.of(answers=(self.number, columns))
 
     def sensitivity(self) -> float:
-        """One teacher's answers to all inputs: vectors of length at most 1 become others."""
+        """One teacher's answers to all inputs: vectors of length at most 1 become others, which may point the other way.
+
+        Those without negative coordinates cannot: they are at right angles at most.
+        """
         if self.teachers == "dp-sgd":
             return 0.0
-        return length(2 * math.sqrt(self.number))
+        return length((math.sqrt(2) if self.answers == "probabilities" else 2) * math.sqrt(self.number))
 
     def grid(self) -> float:
-        return ANSWER_GRID if self.answers == "gradients" else 1.0
+        return 1.0 if self.answers == "classes" else ANSWER_GRID
 
     def event(self) -> Event:
         """Of the whole batch: one Gaussian mechanism, which also bounds that many responses (see `response`)."""
         return self.training().event() if self.teachers == "dp-sgd" else SampledGaussian(self.noise_multiplier)
 
     def response(self) -> Response | None:
-        if self.answers == "gradients":
+        if self.answers != "classes":
             return None
         return Response(self.kept, _kept_probability(self.kept, self.noise_multiplier * math.sqrt(self.number)))
 

@@ -1,15 +1,16 @@
 """FedDPSD: teachers in the silos answer, a student and a generator on the server learn (DPSD, Algorithm 2), corrected.
 
 For each of T rounds: b inputs, public images and what the generator makes of its latents, go to all silos with the
-student's probabilities; every silo answers through its own teachers, with noise of its own; the mean answer moves the
-student's probabilities to targets; the student learns from all targets so far; generator and latents learn from the
-student (L_s + one-hot + information entropy + activation). With one silo it is DPSD.
+student's probabilities; every silo answers through its own teachers, with noise of its own; the mean answer is what the
+student should think, or moves what it thinks there; the student learns from all answers so far; generator and latents
+learn from the student (L_s + one-hot + information entropy + activation). With one silo it is DPSD.
 
 What differs from the paper, and why: the guarantee (see the mechanism `teacher_answers`); answers are remembered, since
 going over them again is free; most inputs are public images, since a generator that knows the teachers only through the
-student finds few inputs that tell them apart; gradients are cut to length 1 where the paper stretches all to it, and
-non-target classes weigh 1 where it has 8: a teacher who is unsure, as those are who miss a class, then says little
-instead of naming something with full force, and the mean answer leads to the teachers' mean.
+student finds few inputs that tell them apart; the student is a committee, of the form of the teachers' mean; answers are
+the teachers' probabilities, which differ by sqrt(2) at most where gradients of length 1 differ by 2. `gradients` are
+there, cut to length 1 where the paper stretches all to it: a teacher who is unsure, as those are who miss a class, then
+says little instead of naming something with full force.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ from silosynth.common.events import Event
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.schema import Schema
 from silosynth.common.teaching.distillation import likeliest
-from silosynth.common.teaching.views import draw_classifier
 from silosynth.server.recipes.base import Classifier, Product, Steps, Summed, Task
 from silosynth.server.recipes.outlook import Crowd, Outlook
 from silosynth.server.recipes.teacher_parameters import TeacherParameters
 from silosynth.server.recipes.teacher_questions import Questions, in_rows
+from silosynth.server.synthesis.committee import Committee
 from silosynth.server.synthesis.generator import LATENT, Generator
 from silosynth.server.synthesis.generator_networks import tensors_of
 from silosynth.server.synthesis.public_inputs import public_inputs
 from silosynth.server.synthesis.pupil import Pupil, on_simplex
 
+_DECAY_IN_NOISE = 1.0  # of the student's weights: without it, it learns the noise
 _SAMPLED = 20  # records are the ones the student is surest of, among so many times as many as are asked for
 
 
@@ -61,8 +63,7 @@ class FedDpsd:
 
     def steps(self, task: Task, parameters: TeacherParameters) -> Steps:
         questions, schema = Questions.of(task, parameters), task.schema
-        view = questions.view(parameters.student)
-        student = Pupil(view, draw_classifier(parameters.student, schema, view.features(), task.seed), task.seed)
+        student = _student(questions)
         generator = Generator(schema, max(2, round(parameters.generated * parameters.inputs)), task.seed)
         for number in range(parameters.rounds):
             made = generator.sample(generator.latents)
@@ -77,6 +78,7 @@ class FedDpsd:
             task.workplace.report(
                 (number + 1) / parameters.rounds, loss, lambda: _synthetic(task, generator, student, 2)[:2], "learning"
             )
+        student.study(parameters.final_steps)
         features, labels, soft_labels = _synthetic(task, generator, student, parameters.records_per_class)
         return Product(
             features,
@@ -87,19 +89,29 @@ class FedDpsd:
         )
 
 
+def _student(questions: Questions) -> Pupil:
+    """Exact answers tell the members of a committee apart; noisy ones are for one modest member."""
+    chosen, schema, seed = questions.parameters, questions.schema, questions.seed
+    view = questions.view(chosen.student)
+    members, decay = (chosen.members, 0.0) if questions.exact else (1, _DECAY_IN_NOISE)
+    return Pupil(view, Committee(chosen.student, members, schema, view.features(), seed), seed, decay)
+
+
 def _as_travelling(inputs: Tensor, schema: Schema) -> Tensor:
     """What silos will see of them: images in 8 bits."""
     return as_inputs(to_unit_range(in_rows(inputs, schema)), schema)
 
 
 def _targets(summed: Summed, thought: Tensor, parameters: TeacherParameters) -> Tensor:
-    """Probabilities to learn: the student's own, a step along the mean answer (Eq. (3), which Algorithm 2 forgets)."""
+    """Probabilities to learn. By gradients: the student's own, a step along the mean answer (Eq. (3), which Algorithm 2
+    forgets)."""
     answers = summed.blocks["answers"] / summed.silos
     if parameters.answers == "classes":
         votes = np.zeros(thought.shape)
         np.put_along_axis(votes, likeliest(thought.numpy(), answers.shape[1]), answers, axis=1)
         return torch.from_numpy(votes).float()
-    return on_simplex(thought - torch.from_numpy(answers / parameters.parts).float())
+    mean = torch.from_numpy(answers / parameters.parts).float()
+    return on_simplex(mean if parameters.answers == "probabilities" else thought - mean)
 
 
 def _synthetic(task: Task, generator: Generator, student: Pupil, each: int) -> tuple[Features, Labels, Features]:

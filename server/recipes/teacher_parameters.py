@@ -28,16 +28,19 @@ class TeacherParameters(Section):
     """
 
     teachers: Literal["plain", "sub-teachers", "dp-sgd"] = Field("dp-sgd", description="how silos train and answer")
-    answers: Literal["gradients", "classes"] = Field("gradients", description="the switch s: data- or label-sensitive")
-    sub_teachers: int = Field(25, ge=2, le=1024, description="K, of each silo, on disjoint parts of its records")
+    answers: Literal["probabilities", "gradients", "classes"] = Field(
+        "probabilities", description="the switch s: data-sensitive, in two forms, or label-sensitive"
+    )
+    sub_teachers: int = Field(100, ge=2, le=1024, description="K, of each silo, on disjoint parts of its records")
     rounds: int = Field(16, ge=1, le=10_000, description="T")
     inputs: int = Field(1024, ge=2, le=1 << 16, description="b, about which silos are asked in each round")
     kept: int | None = Field(
         None, ge=2, description="k; default: all coordinates of a gradient, 3 classes to respond among"
     )
-    other_weight: float = Field(1.0, ge=0, le=1e3, description="lambda, of all classes but the teacher's first")
+    other_weight: float = Field(1.0, ge=0, le=1e3, description="lambda of gradients, of all classes but the first")
     network: Literal["linear", "mlp", "convnet"] = Field("linear", description="of teachers")
-    student: Literal["linear", "mlp", "convnet"] = Field("mlp", description="its network: the mean of teachers is bent")
+    student: Literal["linear", "mlp", "convnet"] = Field("linear", description="the network of its members")
+    members: int = Field(10, ge=1, le=100, description="of the student, if answers have no noise; more than silos is best")
     backbone: str | None = Field(None, description="a public network whose features they see; default: a shipped one")
     teacher_steps: int = Field(600, ge=1, le=100_000, description="at most; training stops when it no longer helps")
     private_steps: int = Field(150, ge=1, le=100_000, description="of DP-SGD")
@@ -47,6 +50,7 @@ class TeacherParameters(Section):
         0.25, ge=0, le=1, description="share of inputs that the generator makes; others are public"
     )
     student_steps: int = Field(300, ge=1, le=100_000, description="in each round")
+    final_steps: int = Field(3000, ge=1, le=1_000_000, description="of the student, once all answers are there")
     generator_steps: int = Field(10, ge=0, le=10_000, description="in each round")
     records_per_class: int = Field(50, ge=1, le=10_000, description="of the synthetic set")
 

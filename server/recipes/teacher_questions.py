@@ -41,6 +41,11 @@ class Questions:
             backbone = load_backbone(parameters.backbone or usual)
         return cls(task.schema, parameters, parameters.noise_for(task), task.seed, backbone)
 
+    @property
+    def exact(self) -> bool:
+        """Whether answers come without noise of their own."""
+        return self.noise_multiplier == 0 or self.parameters.teachers == "dp-sgd"
+
     def view(self, network: str) -> View:
         """Of a classifier of this kind."""
         return View(self.schema, None if network == "convnet" else self.backbone, pick_device("cpu"))
@@ -58,15 +63,15 @@ class Questions:
 
     def _query(self, inputs: str, number: int, view: View, backbone: str) -> TeacherAnswers:
         chosen = self.parameters
-        private, gradients = chosen.teachers == "dp-sgd", chosen.answers == "gradients"
+        private, named = chosen.teachers == "dp-sgd", chosen.answers == "classes"
         return TeacherAnswers(
             schema=self.schema,
             noise_multiplier=self.noise_multiplier,
             inputs=inputs,
             number=number,
             answers=chosen.answers,
-            kept=min(chosen.kept or (self.schema.classes if gradients else _RESPONDED), self.schema.classes),
-            other_weight=chosen.other_weight if gradients else 0.0,
+            kept=min(chosen.kept or (_RESPONDED if named else self.schema.classes), self.schema.classes),
+            other_weight=chosen.other_weight if chosen.answers == "gradients" else 0.0,
             teachers=chosen.teachers,
             parts=chosen.parts,
             network=chosen.network,

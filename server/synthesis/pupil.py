@@ -12,8 +12,7 @@ from silosynth.common.procedural.dice import Dice
 from silosynth.common.teaching.views import View
 
 _BATCH = 256
-_LEARNING_RATE = 2e-3
-_WEIGHT_DECAY = 1e-3
+_LEARNING_RATE = 1e-2
 _LOOK = 256  # inputs seen at once
 _REMEMBERED = 20_000  # inputs; older ones are forgotten, lest memory grow with the rounds
 
@@ -25,6 +24,7 @@ class Pupil:
     view: View
     classifier: nn.Module
     seed: int
+    weight_decay: float = 0.0
     _seen: list[Tensor] = field(default_factory=list)
     _targets: list[Tensor] = field(default_factory=list)
     _studies: int = 0
@@ -47,7 +47,7 @@ class Pupil:
     def study(self, steps: int) -> float:
         """Cross-entropy to everything remembered, the learning rate falling to nothing."""
         seen, targets = torch.cat(self._seen), torch.cat(self._targets)
-        optimizer = torch.optim.AdamW(self.classifier.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
+        optimizer = torch.optim.AdamW(self.classifier.parameters(), _LEARNING_RATE, weight_decay=self.weight_decay)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
         dice, loss = Dice(self.seed, self._studies), torch.zeros(())
         self._studies += 1

@@ -52,6 +52,7 @@ from silosynth.server.recipes.base import Task, drive
 from silosynth.server.recipes.feddpsd import FedDpsd
 from silosynth.server.recipes.teacher_parameters import TeacherParameters
 from silosynth.server.recipes.teacher_questions import Questions
+from silosynth.server.synthesis.committee import Committee
 from silosynth.server.synthesis.pupil import Pupil
 
 DELTA = 1e-5
@@ -59,7 +60,7 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("feddpsd", {"teachers": "plain"}),
     "plain, few questions": ("feddpsd", {"teachers": "plain", "rounds": 1, "inputs": 128}),
     "classes, few questions": ("feddpsd", {"teachers": "plain", "answers": "classes", "rounds": 2, "inputs": 128}),
-    "sub-teachers": ("feddpsd", {"teachers": "sub-teachers", "sub_teachers": 50, "rounds": 1}),
+    "sub-teachers": ("feddpsd", {"teachers": "sub-teachers", "sub_teachers": 250, "rounds": 1, "inputs": 4096}),
     "dp-sgd": ("feddpsd", {"teachers": "dp-sgd"}),
     "ridge": ("ridge", {}),
     "prototypes": ("prototypes", {}),
@@ -176,10 +177,13 @@ def teachers(scene: Scene) -> dict[str, Any]:
 def real_images(scene: Scene) -> dict[str, Any]:
     pool = Records(*(np.concatenate(parts) for parts in _columns(scene.shards)), scene.test.schema)
     each = [scene.probabilities(weights, pool) for weights in _teachers(scene)]
-    pupil = Pupil(scene.view, scene.classifier(), scene.row.seed)
+    members = TeacherParameters().members
+    student = Committee(scene.row.network, members, pool.schema, scene.view.features(), scene.row.seed)
+    pupil = Pupil(scene.view, student, scene.row.seed)
     pupil.remember_seen(scene.view.of_records(pool.flat()), torch.stack(each).mean(0))
     pupil.study(6000)
-    return {"student": scene.accuracy(scene.probabilities(flat_weights(pupil.classifier), scene.test))}
+    with torch.no_grad():
+        return {"student": scene.accuracy(student(scene.view.of_records(scene.test.flat())))}
 
 
 def _columns(shards: list[Records]) -> tuple[list[Any], list[Any]]:
