@@ -5,8 +5,8 @@ the student, each cut to length 1, or the plain teacher's class, told by randomi
 names.
 Neighbours and sensitivity:
 - plain: any two datasets of the silo. The teacher may become any other, a gradient of length at most 1 any other such:
-  each answer moves by 2 at most, a batch by 2 sqrt(b). Probabilities are never negative, so that they move by sqrt(2) at
-  most, a batch by sqrt(2 b). (The paper's bound is 2 beta sqrt(c) of one answer, over a noise
+  each answer moves by 2 at most, a batch by 2 sqrt(b). Probabilities are never negative, so that they move by sqrt(2)
+  at most, a batch by sqrt(2 b). (The paper's bound is 2 beta sqrt(c) of one answer, over a noise
   it forgets to scale by beta.) A guarantee for all records together is also one for each.
 - sub-teachers: datasets that differ by one record added or removed. Its own bytes say which part it is in, so one
   teacher changes, the sum of all as above, and their mean by 2 / K. (A record that is replaced changes two of them.)

@@ -26,8 +26,10 @@ _BISECTIONS = 200
 class TeacherAnswers(Query):
     """For each of `number` inputs, beside the student's probabilities: the teacher's own, a gradient or a class.
 
-    Probabilities are summed over the silo's teachers, and so are gradients. A gradient is that of the decoupled distillation loss with regard to the student's logits, its `kept` largest
-    coordinates cut to length 1 (the paper's beta: whoever asks multiplies by it). A class is the teacher's, told by randomized response among the `kept` that the student finds most probable.
+    Probabilities are summed over the silo's teachers, and so are gradients. A gradient is that of the decoupled
+    distillation loss with regard to the student's logits, its `kept` largest coordinates cut to length 1 (the paper's
+    beta: whoever asks multiplies by it). A class is the teacher's, told by randomized response among the `kept` that
+    the student finds most probable.
 
     What is protected depends on the teachers. A plain one may change altogether: the guarantee is for all records of
     the silo together, hence also for each. Of sub-teachers on disjoint parts of the records one record changes one.
@@ -117,9 +119,9 @@ class TeacherAnswers(Query):
         return Layout.of(answers=(self.number, columns))
 
     def sensitivity(self) -> float:
-        """One teacher's answers to all inputs: vectors of length at most 1 become others, which may point the other way.
+        """One teacher's answers to all inputs: vectors of length at most 1 become others.
 
-        Those without negative coordinates cannot: they are at right angles at most.
+        Gradients may turn round; what has no negative coordinates turns by a right angle at most.
         """
         if self.teachers == "dp-sgd":
             return 0.0

@@ -7,10 +7,10 @@ learn from the student (L_s + one-hot + information entropy + activation). With 
 
 What differs from the paper, and why: the guarantee (see the mechanism `teacher_answers`); answers are remembered, since
 going over them again is free; most inputs are public images, since a generator that knows the teachers only through the
-student finds few inputs that tell them apart; the student is a committee, of the form of the teachers' mean; answers are
-the teachers' probabilities, which differ by sqrt(2) at most where gradients of length 1 differ by 2. `gradients` are
-there, cut to length 1 where the paper stretches all to it: a teacher who is unsure, as those are who miss a class, then
-says little instead of naming something with full force.
+student finds few inputs that tell them apart; in the end the student may be a committee, of the form of the teachers'
+mean; answers are the teachers' probabilities, which differ by sqrt(2) at most where gradients of length 1 differ by 2.
+`gradients` are there, cut to length 1 where the paper stretches all to it: a teacher who is unsure, as those are who
+miss a class, then says little instead of naming something with full force.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class FedDpsd:
 
     def steps(self, task: Task, parameters: TeacherParameters) -> Steps:
         questions, schema = Questions.of(task, parameters), task.schema
-        student = _student(questions)
+        view = questions.view(parameters.student)
+        student = Pupil(view, _committee(questions, 1), task.seed)
         generator = Generator(schema, max(2, round(parameters.generated * parameters.inputs)), task.seed)
         for number in range(parameters.rounds):
             made = generator.sample(generator.latents)
@@ -78,7 +79,7 @@ class FedDpsd:
             task.workplace.report(
                 (number + 1) / parameters.rounds, loss, lambda: _synthetic(task, generator, student, 2)[:2], "learning"
             )
-        student.study(parameters.final_steps)
+        student.graduate(_students(questions), parameters.final_steps)
         features, labels, soft_labels = _synthetic(task, generator, student, parameters.records_per_class)
         return Product(
             features,
@@ -89,12 +90,20 @@ class FedDpsd:
         )
 
 
-def _student(questions: Questions) -> Pupil:
-    """Exact answers tell the members of a committee apart; noisy ones are for one modest member."""
-    chosen, schema, seed = questions.parameters, questions.schema, questions.seed
-    view = questions.view(chosen.student)
-    members, decay = (chosen.members, 0.0) if questions.exact else (1, _DECAY_IN_NOISE)
-    return Pupil(view, Committee(chosen.student, members, schema, view.features(), seed), seed, decay)
+def _committee(questions: Questions, members: int) -> Committee:
+    network = questions.parameters.student
+    return Committee(network, members, questions.schema, questions.view(network).features(), questions.seed)
+
+
+def _students(questions: Questions) -> list[tuple[Committee, float]]:
+    """For exact answers of teachers unlike each other, for exact ones of teachers alike, and for noisy answers.
+
+    A member for every so many answers as it has weights of a class: fewer would not tell members apart.
+    """
+    chosen, seen = questions.parameters, questions.view(questions.parameters.student).features()
+    enough = chosen.rounds * chosen.inputs // (seen or questions.schema.dimension)
+    kinds = ((min(chosen.members, enough), 0.0), (1, 0.0), (1, _DECAY_IN_NOISE))
+    return [(_committee(questions, max(members, 1)), decay) for members, decay in kinds]
 
 
 def _as_travelling(inputs: Tensor, schema: Schema) -> Tensor:
@@ -103,8 +112,7 @@ def _as_travelling(inputs: Tensor, schema: Schema) -> Tensor:
 
 
 def _targets(summed: Summed, thought: Tensor, parameters: TeacherParameters) -> Tensor:
-    """Probabilities to learn. By gradients: the student's own, a step along the mean answer (Eq. (3), which Algorithm 2
-    forgets)."""
+    """Probabilities to learn; by gradients, the student's own and a step (Eq. (3), which Algorithm 2 forgets)."""
     answers = summed.blocks["answers"] / summed.silos
     if parameters.answers == "classes":
         votes = np.zeros(thought.shape)

@@ -40,7 +40,7 @@ class TeacherParameters(Section):
     other_weight: float = Field(1.0, ge=0, le=1e3, description="lambda of gradients, of all classes but the first")
     network: Literal["linear", "mlp", "convnet"] = Field("linear", description="of teachers")
     student: Literal["linear", "mlp", "convnet"] = Field("linear", description="the network of its members")
-    members: int = Field(10, ge=1, le=100, description="of the student, if answers have no noise; more than silos is best")
+    members: int = Field(10, ge=1, le=100, description="of the student at most; best more than there are silos")
     backbone: str | None = Field(None, description="a public network whose features they see; default: a shipped one")
     teacher_steps: int = Field(600, ge=1, le=100_000, description="at most; training stops when it no longer helps")
     private_steps: int = Field(150, ge=1, le=100_000, description="of DP-SGD")

@@ -41,11 +41,6 @@ class Questions:
             backbone = load_backbone(parameters.backbone or usual)
         return cls(task.schema, parameters, parameters.noise_for(task), task.seed, backbone)
 
-    @property
-    def exact(self) -> bool:
-        """Whether answers come without noise of their own."""
-        return self.noise_multiplier == 0 or self.parameters.teachers == "dp-sgd"
-
     def view(self, network: str) -> View:
         """Of a classifier of this kind."""
         return View(self.schema, None if network == "convnet" else self.backbone, pick_device("cpu"))

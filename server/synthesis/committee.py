@@ -27,7 +27,10 @@ class Committee(nn.Module):
         super().__init__()
         self._members = members
         self.network = draw_classifier(network, replace(schema, classes=members * schema.classes), features, seed)
-        last, dice = [layer for layer in self.network.modules() if isinstance(layer, nn.Linear)][-1], Dice(seed, members)
+        last, dice = (
+            [layer for layer in self.network.modules() if isinstance(layer, nn.Linear)][-1],
+            Dice(seed, members),
+        )
         with torch.no_grad():
             last.weight += _UNLIKE * dice.normal(*last.weight.shape)
 

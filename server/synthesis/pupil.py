@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -13,6 +14,8 @@ from silosynth.common.teaching.views import View
 
 _BATCH = 256
 _LEARNING_RATE = 1e-2
+_DECAY = 0.1  # of the weights, while answers are still coming
+_JUDGES = 8  # every so-many-th answer is not taught but judges which student is best
 _LOOK = 256  # inputs seen at once
 _REMEMBERED = 20_000  # inputs; older ones are forgotten, lest memory grow with the rounds
 
@@ -24,7 +27,6 @@ class Pupil:
     view: View
     classifier: nn.Module
     seed: int
-    weight_decay: float = 0.0
     _seen: list[Tensor] = field(default_factory=list)
     _targets: list[Tensor] = field(default_factory=list)
     _studies: int = 0
@@ -45,15 +47,33 @@ class Pupil:
             del self._seen[0], self._targets[0]
 
     def study(self, steps: int) -> float:
-        """Cross-entropy to everything remembered, the learning rate falling to nothing."""
+        """Everything remembered."""
+        return self._teach(self.classifier, torch.cat(self._seen), torch.cat(self._targets), steps, _DECAY)
+
+    def graduate(self, candidates: Sequence[tuple[nn.Module, float]], steps: int) -> None:
+        """Become the best of these classifiers, each with a decay of its weights, judged by answers it was not taught.
+
+        Answers are few or many, exact or noisy, of teachers alike or unlike: how rich a student they can teach is
+        seen by trying.
+        """
         seen, targets = torch.cat(self._seen), torch.cat(self._targets)
-        optimizer = torch.optim.AdamW(self.classifier.parameters(), _LEARNING_RATE, weight_decay=self.weight_decay)
+        judges = torch.arange(len(targets)) % _JUDGES == _JUDGES - 1
+        losses = list[float]()
+        for classifier, decay in candidates:
+            self._teach(classifier, seen[~judges], targets[~judges], steps, decay)
+            with torch.no_grad():
+                losses.append(float(F.cross_entropy(classifier(seen[judges]), targets[judges])))
+        self.classifier = candidates[losses.index(min(losses))][0]
+
+    def _teach(self, classifier: nn.Module, seen: Tensor, targets: Tensor, steps: int, decay: float) -> float:
+        """By cross-entropy, the learning rate falling to nothing."""
+        optimizer = torch.optim.AdamW(classifier.parameters(), _LEARNING_RATE, weight_decay=decay)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
         dice, loss = Dice(self.seed, self._studies), torch.zeros(())
         self._studies += 1
         for _ in range(steps):
             drawn = dice.integers(len(targets), min(_BATCH, len(targets)))
-            loss = F.cross_entropy(self.classifier(seen[drawn]), targets[drawn])
+            loss = F.cross_entropy(classifier(seen[drawn]), targets[drawn])
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()

@@ -101,6 +101,8 @@ ANSWERS: dict[str, st.SearchStrategy[Any]] = {
 }
 PLAIN = {"teachers": st.just("plain"), "sampling_probability": st.just(0.0), "clip": st.just(0.0)}
 SUB_TEACHERS = {"teachers": st.just("sub-teachers"), "parts": st.integers(2, 1024)}
+PROBABILITIES = {"answers": st.just("probabilities"), "other_weight": st.just(0.0)}
+TWO_CLASSES = {"schema": st.just(Schema((8, 8, 1), 2))}  # both are kept
 RESPONSES = {"answers": st.just("classes"), "other_weight": st.just(0.0)}
 
 QUERIES: dict[str, st.SearchStrategy[Query]] = {
@@ -156,6 +158,7 @@ QUERIES: dict[str, st.SearchStrategy[Query]] = {
     "teacher_answers": st.builds(TeacherAnswers, **TRAINING | ANSWERS | {"teachers": st.just("dp-sgd")})
     | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN)
     | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN | SUB_TEACHERS)
+    | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN | PROBABILITIES | TWO_CLASSES)
     | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN | RESPONSES),
 }
 ANY_QUERY = st.one_of(*QUERIES.values())

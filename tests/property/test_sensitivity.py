@@ -20,7 +20,7 @@ from hypothesis.extra.numpy import arrays
 from support.entropies import SeededEntropy
 from support.guards import bench
 from support.moments import HONEST, HOSTILE, LAYERS, SHELF, models, shelve, shelved_center
-from support.teaching import answers_query, sub_teachers
+from support.teaching import PROBABILITIES, answers_query, sub_teachers
 
 from silosynth.client.guard.mechanism import Mechanism
 from silosynth.client.mechanisms import MECHANISMS
@@ -180,8 +180,11 @@ def answer_queries(draw: st.DrawFn, schema: Schema) -> TeacherAnswers:
         "network": draw(st.sampled_from(["linear", "mlp"])),
         "steps": draw(st.integers(1, 3)),
     }
-    if draw(st.booleans()):
-        return answers_query(**usual, answers="classes", other_weight=0.0)
+    form = draw(st.sampled_from(["probabilities", "gradients", "classes"]))
+    if form == "classes":
+        return answers_query(**usual, answers=form, other_weight=0.0)
+    if form == "probabilities":
+        return sub_teachers(draw(st.integers(2, 4)), **usual | PROBABILITIES | {"kept": schema.classes})
     weighted = usual | {"other_weight": draw(st.sampled_from([0.0, 0.2, 8.0]))}
     return sub_teachers(draw(st.integers(2, 4)), **weighted) if draw(st.booleans()) else answers_query(**weighted)
 

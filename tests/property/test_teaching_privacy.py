@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import ndtr, ndtri
 from support.entropies import SeededEntropy
-from support.teaching import ROWS, answers_query, clouds
+from support.teaching import PROBABILITIES, ROWS, answers_query, clouds
 
 from silosynth.client.guard.noise import randomized_response
 from silosynth.client.mechanisms.record_gradients import clipped_sum, per_record_gradients
@@ -53,8 +53,9 @@ def probabilities(rows: int, classes: int) -> st.SearchStrategy[Floats]:
 @st.composite
 def two_teachers(draw: st.DrawFn) -> tuple[TeacherAnswers, Floats, Floats, Floats]:
     classes, number = draw(st.integers(2, 5)), draw(st.integers(1, 4))
-    weight = draw(st.sampled_from([0.0, 0.2, 1.0, 8.0, 1000.0]))
-    query = answers_query(Schema((2,), classes), number=number, kept=draw(st.integers(2, classes)), other_weight=weight)
+    weight, kept = draw(st.sampled_from([0.0, 0.2, 1.0, 8.0, 1000.0])), draw(st.integers(2, classes))
+    told = draw(st.sampled_from([PROBABILITIES | {"kept": classes}, {"kept": kept, "other_weight": weight}]))
+    query = answers_query(Schema((2,), classes), number=number, **told)
     student = draw(arrays(np.float64, (number, classes), elements=st.sampled_from([1e-30, 0.01, 0.5, 1.0])))
     one, other = (draw(probabilities(number, classes)) for _ in range(2))
     return query, one, other, student / student.sum(axis=1, keepdims=True)
@@ -69,7 +70,7 @@ def test_no_teacher_is_further_from_another_than_stated(drawn: tuple[TeacherAnsw
     for row in (*first, *second):
         assert sum(int(step) ** 2 for step in row) <= unit**2
     for row in first - second:
-        assert sum(int(step) ** 2 for step in row) <= (2 * unit) ** 2
+        assert sum(int(step) ** 2 for step in row) <= (2 if query.answers == "probabilities" else 4) * unit**2
     batch = (Fraction(query.plan().sensitivity) * unit) ** 2
     assert sum(int(step) ** 2 for step in (first - second).reshape(-1)) <= batch
 
@@ -81,6 +82,12 @@ def test_the_bound_is_nearly_reached() -> None:
     one, other = (answer(query, np.array([second] * 3), student) for second in ([0.6, 0.4, 0.0], [0.6, 0.0, 0.4]))
     moved = np.linalg.norm(one - other) * query.grid()
     assert 0.99 * query.plan().sensitivity < moved <= query.plan().sensitivity
+
+
+def test_two_sure_teachers_reach_the_bound_of_probabilities() -> None:
+    query = answers_query(Schema((2,), 3), number=3, kept=3, **PROBABILITIES)
+    one, other = (answer(query, np.eye(3)[[first] * 3], np.full((3, 3), 1 / 3)) for first in (0, 1))
+    assert np.linalg.norm(one - other) * query.grid() == pytest.approx(query.plan().sensitivity, rel=1e-3)
 
 
 def test_the_papers_settings_cost_28_8_not_1() -> None:

@@ -13,6 +13,7 @@ from silosynth.common.schema import Schema
 from silosynth.common.teaching.inputs import encode_inputs
 
 ROWS = Schema((4,), 3)
+PROBABILITIES: dict[str, Any] = {"answers": "probabilities", "other_weight": 0.0}
 
 
 def shelved_inputs(schema: Schema, number: int, seed: int = 0) -> str:

@@ -26,10 +26,18 @@ from silosynth.server.recipes.base import Product, Summed, Task, drive
 from silosynth.server.recipes.outlook import Crowd
 from silosynth.server.recipes.teacher_parameters import TeacherParameters
 from silosynth.server.synthesis import pupil
+from silosynth.server.synthesis.committee import Committee
 from silosynth.server.synthesis.generator import Generator
 from silosynth.server.synthesis.pupil import Pupil, on_simplex
 
-QUICK = {"rounds": 3, "inputs": 256, "student_steps": 250, "generator_steps": 2, "records_per_class": 3}
+QUICK = {
+    "rounds": 3,
+    "inputs": 256,
+    "student_steps": 250,
+    "final_steps": 500,
+    "generator_steps": 2,
+    "records_per_class": 3,
+}
 FASHION = Schema((28, 28, 1), 10)
 
 
@@ -92,9 +100,15 @@ class TestTargets:
         return Summed({"answers": np.array(answers)}, silos, plan=None)  # type: ignore[arg-type]
 
     def test_the_mean_answer_moves_the_student(self) -> None:
-        thought, chosen = torch.tensor([[0.5, 0.5, 0.0]]), TeacherParameters(sub_teachers=4, teachers="sub-teachers")
+        parts = {"teachers": "sub-teachers", "sub_teachers": 4}
+        thought, chosen = torch.tensor([[0.5, 0.5, 0.0]]), TeacherParameters(answers="gradients", **parts)
         moved = feddpsd._targets(self.summed([[-0.8, 0.8, 0.0]], 2), thought, chosen)
         torch.testing.assert_close(moved, torch.tensor([[0.6, 0.4, 0.0]]))
+
+    def test_probabilities_are_learned_as_they_are(self) -> None:
+        chosen = TeacherParameters(sub_teachers=4, teachers="sub-teachers")
+        told = feddpsd._targets(self.summed([[4.8, 2.4, 0.8]], 2), torch.tensor([[0.0, 0.0, 1.0]]), chosen)
+        torch.testing.assert_close(told, torch.tensor([[0.6, 0.3, 0.1]]))
 
     def test_responses_are_votes_for_the_classes_the_student_named(self) -> None:
         chosen = TeacherParameters(answers="classes", teachers="plain", kept=2)
@@ -110,6 +124,26 @@ class TestTargets:
         others = torch.distributions.Dirichlet(torch.ones(4)).sample((500,))
         for point, found in zip(points, nearest, strict=True):
             assert (point - found).norm() <= (point - others).norm(dim=1).min() + 1e-6
+
+
+class TestCommittee:
+    def test_its_opinion_is_the_mean_of_its_members(self) -> None:
+        schema, seen = Schema((4,), 3), torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+        committee = Committee("linear", 5, schema, 0, 3)
+        members = committee.network(seen).reshape(7, 5, 3).softmax(2)
+        torch.testing.assert_close(committee(seen).softmax(1), members.mean(1))
+        assert (members - members.mean(1, keepdim=True)).abs().max() > 0
+
+    @pytest.mark.parametrize(("teachers", "answers", "best"), [(1, 40, 1), (4, 2000, 8)])
+    def test_the_student_has_as_many_members_as_answers_call_for(self, teachers: int, answers: int, best: int) -> None:
+        schema, dice = Schema((6,), 3), torch.Generator().manual_seed(0)
+        inputs = torch.randn(answers, 6, generator=dice)
+        told = (inputs @ torch.randn(teachers, 6, 3, generator=dice)).softmax(2).mean(0)
+        student = Pupil(View(schema, None, pick_device("cpu")), Committee("linear", 1, schema, 0, 0), 0)
+        student.remember(inputs, told)
+        committees = {members: Committee("linear", members, schema, 0, 0) for members in (8, 1)}
+        student.graduate([(committee, 0.0) for committee in committees.values()], 1000)
+        assert student.classifier is committees[best]
 
 
 class TestGenerator:
