@@ -62,6 +62,8 @@ class PolicySection(Section):
     mechanisms: tuple[str, ...] = ()
     backbones: tuple[str, ...] = ()
     """Networks that queries may send records through: names of shipped ones, or SHA-256 digests of others' files."""
+    public_inputs: bool = False
+    """Everything about the records but their labels counts as public: queries that protect labels only are allowed."""
     max_epsilon_per_query: Annotated[float, Field(gt=0)] | None = None
     max_epsilon_per_period: Annotated[float, Field(gt=0)] | None = None
     period_days: Annotated[int, Field(gt=0, le=36_500)] = 30

@@ -25,7 +25,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
 
 from silosynth.common.errors import BudgetExhausted
-from silosynth.common.events import Event, merge
+from silosynth.common.events import Event, LabelResponse, SampledGaussian, merge, of_labels
 
 _SMALLEST_NOISE = 1e-3  # epsilon is above 500,000: no protection
 _LARGEST_NOISE = 1e7  # more noise is accounted as this much
@@ -48,13 +48,23 @@ logging.getLogger("absl").addFilter(lambda record: "failed to converge" not in r
 
 
 def epsilon(events: Iterable[Event], delta: float) -> float:
-    """The smallest epsilon for which the composition of `events` is known to be (epsilon, delta)-DP."""
-    return _epsilon(_compose(events), delta)
+    """The smallest epsilon for which the composition of `events` is known to be (epsilon, delta)-DP.
+
+    For neighbours that differ by a record, or by a label if all events are about labels; infinite if some are.
+    """
+    listed = list(events)
+    return _pure_epsilon(listed) if of_labels(listed) else _epsilon(_compose(listed), delta)
 
 
 def rdp_epsilon(events: Iterable[Event], delta: float) -> float:
     """The same by Renyi DP at dp_accounting's default orders: never smaller but for numerical slack."""
-    return _rdp_epsilon(_compose(events), delta)
+    listed = list(events)
+    return _pure_epsilon(listed) if of_labels(listed) else _rdp_epsilon(_compose(listed), delta)
+
+
+def _pure_epsilon(events: Iterable[Event]) -> float:
+    """Pure guarantees add up."""
+    return math.fsum(event.epsilon if isinstance(event, LabelResponse) else math.inf for event in events)
 
 
 def calibrate(events_at: Callable[[float], Sequence[Event]], target_epsilon: float, delta: float) -> float:
@@ -102,28 +112,28 @@ class _Composition:
     """Events in the form they are accounted in."""
 
     gaussian: float  # noise multiplier of the one Gaussian all unsampled events compose to; inf where there is none
-    sampled: tuple[Event, ...]
+    sampled: tuple[SampledGaussian, ...]
 
 
 def _compose(events: Iterable[Event]) -> _Composition:
-    merged = merge(_within_range(event) for event in events)
+    merged = merge(_within_range(event) for event in events if isinstance(event, SampledGaussian))
     if any(event.noise_multiplier < _SMALLEST_NOISE for event in merged):
         return _Composition(0.0, ())
     sampled = tuple(event for event in merged if _counts_as_sampled(event))
     return _Composition(_gaussian_noise(event for event in merged if not _counts_as_sampled(event)), sampled)
 
 
-def _counts_as_sampled(event: Event) -> bool:
+def _counts_as_sampled(event: SampledGaussian) -> bool:
     return event.sampling_probability < 1 and event.count <= _LARGEST_SAMPLED_COUNT
 
 
-def _gaussian_noise(events: Iterable[Event]) -> float:
+def _gaussian_noise(events: Iterable[SampledGaussian]) -> float:
     """Of the one Gaussian that these compose to when none is sampled."""
     precision = math.fsum(e.count * (1 / e.noise_multiplier) ** 2 for e in events)
     return 1 / math.sqrt(precision) if precision else math.inf
 
 
-def _within_range(event: Event) -> Event:
+def _within_range(event: SampledGaussian) -> SampledGaussian:
     """An event that costs no less, with numbers the accountants were made for."""
     if event.noise_multiplier <= _LARGEST_NOISE and event.sampling_probability >= _SMALLEST_RATE:
         return event
@@ -157,7 +167,7 @@ def _rdp_epsilon(composition: _Composition, delta: float) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _divergences_of_one(event: Event) -> npt.NDArray[np.float64]:
+def _divergences_of_one(event: SampledGaussian) -> npt.NDArray[np.float64]:
     gaussian = dp_accounting.GaussianDpEvent(event.noise_multiplier)
     accountant = RdpAccountant().compose(dp_accounting.PoissonSampledDpEvent(event.sampling_probability, gaussian))
     return np.asarray(np.maximum(accountant.rdp, 0) + _ROUNDING_OF_RDP)
@@ -181,15 +191,15 @@ def _pld_epsilon(composition: _Composition, delta: float) -> float:
 
 
 @lru_cache(maxsize=2 * _LARGEST_PLD_KINDS)
-def _distribution(event: Event, interval: float) -> pld.PrivacyLossDistribution:
+def _distribution(event: SampledGaussian, interval: float) -> pld.PrivacyLossDistribution:
     z, q = event.noise_multiplier, event.sampling_probability
     one = pld.from_gaussian_mechanism(z, sampling_prob=q, value_discretization_interval=interval)
     return one.self_compose(event.count)
 
 
-def _parts(composition: _Composition) -> tuple[Event, ...]:
+def _parts(composition: _Composition) -> tuple[SampledGaussian, ...]:
     """Everything composed, as events."""
-    gaussian = (Event(composition.gaussian),) if math.isfinite(composition.gaussian) else ()
+    gaussian = (SampledGaussian(composition.gaussian),) if math.isfinite(composition.gaussian) else ()
     return gaussian + composition.sampled
 
 
@@ -205,18 +215,18 @@ def _interval(composition: _Composition) -> float:
     return float(2.0 ** math.floor(math.log2(max(wanted, affordable))))
 
 
-def _mean_loss(event: Event) -> float:
+def _mean_loss(event: SampledGaussian) -> float:
     """Bound on the expected privacy loss: by convexity in the rate, and by the chi-square divergence."""
     z, q = event.noise_multiplier, event.sampling_probability
     return min(q / (2 * z * z), q * q * math.expm1(1 / (z * z)))
 
 
-def _mean_square_loss(event: Event) -> float:
+def _mean_square_loss(event: SampledGaussian) -> float:
     z, q = event.noise_multiplier, event.sampling_probability
     return min(q * (1 / (z * z) + 1 / (4 * z**4)), q * q * math.expm1(1 / (z * z)))
 
 
-def _largest_loss(event: Event) -> float:
+def _largest_loss(event: SampledGaussian) -> float:
     """Of outcomes within ten standard deviations, where dp_accounting cuts the distribution off."""
     z, q = event.noise_multiplier, event.sampling_probability
     return float(np.logaddexp(math.log1p(-q) if q < 1 else -math.inf, math.log(q) + (10 + 0.5 / z) / z))

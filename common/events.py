@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeVar
 
 from silosynth.common.errors import QueryError
 from silosynth.protos.v1 import release_pb2
@@ -14,7 +15,7 @@ from silosynth.protos.v1 import release_pb2
 _LEAST_PRECISION = 1e-18
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class SampledGaussian:
     """`count` compositions of a Gaussian mechanism on an independent Poisson sample of the records.
 
@@ -27,12 +28,9 @@ class SampledGaussian:
     count: int = 1
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier >= 0):
-            raise QueryError(f"noise multiplier {self.noise_multiplier} is not a finite number >= 0")
+        _check(self.noise_multiplier, self.count)
         if not 0 < self.sampling_probability <= 1:
             raise QueryError(f"sampling probability {self.sampling_probability} is not in (0, 1]")
-        if not 1 <= self.count < 1 << 63:
-            raise QueryError(f"{self.count} compositions are out of range")
 
     def to_proto(self) -> release_pb2.Event:
         return release_pb2.Event(
@@ -45,13 +43,52 @@ class SampledGaussian:
 
 
 @dataclass(frozen=True)
+class LabelResponse:
+    """`count` times the labels of all records, each by randomized response of its own.
+
+    Neighbours differ by one record's label; everything else about records counts as public. This is a weaker statement
+    than one about records, and does not add up with those. It is pure: epsilon is 1 / `noise_multiplier`, whatever
+    delta is; 0 means no noise.
+    """
+
+    noise_multiplier: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _check(self.noise_multiplier, self.count)
+
+    @property
+    def sampling_probability(self) -> float:
+        return 1.0
+
+    @property
+    def epsilon(self) -> float:
+        return self.count / self.noise_multiplier if self.noise_multiplier else math.inf
+
+    def to_proto(self) -> release_pb2.Event:
+        response = release_pb2.LabelResponse(noise_multiplier=self.noise_multiplier, count=self.count)
+        return release_pb2.Event(label_response=response)
+
+
+def _check(noise_multiplier: float, count: int) -> None:
+    if not (math.isfinite(noise_multiplier) and noise_multiplier >= 0):
+        raise QueryError(f"noise multiplier {noise_multiplier} is not a finite number >= 0")
+    if not 1 <= count < 1 << 63:
+        raise QueryError(f"{count} compositions are out of range")
+
+
+Event = SampledGaussian | LabelResponse  # what accounting counts
+_Kind = TypeVar("_Kind", SampledGaussian, LabelResponse, Event)
+
+
+@dataclass(frozen=True)
 class PostProcessing:
     """Made of nothing but earlier entries of the same ledger, which were charged then: it adds nothing to them.
 
     `cost` is that of these entries together, for whoever sees only what was made of them; `sources` are their hashes.
     """
 
-    cost: SampledGaussian
+    cost: Event
     sources: tuple[bytes, ...]
 
     def __post_init__(self) -> None:
@@ -59,12 +96,15 @@ class PostProcessing:
             raise QueryError("what was made of other releases names each of them once")
 
     def to_proto(self) -> release_pb2.Event:
-        cost = self.cost.to_proto().sampled_gaussian
-        return release_pb2.Event(post_processing=release_pb2.PostProcessing(cost=cost, sources=self.sources))
+        cost, made = self.cost.to_proto(), release_pb2.PostProcessing(sources=self.sources)
+        if isinstance(self.cost, LabelResponse):
+            made.labels.CopyFrom(cost.label_response)
+        else:
+            made.cost.CopyFrom(cost.sampled_gaussian)
+        return release_pb2.Event(post_processing=made)
 
 
-Event = SampledGaussian  # what accounting counts
-Charge = SampledGaussian | PostProcessing  # what an entry of a ledger states
+Charge = Event | PostProcessing  # what an entry of a ledger states
 
 
 def from_proto(message: release_pb2.Event) -> Charge:
@@ -72,14 +112,21 @@ def from_proto(message: release_pb2.Event) -> Charge:
     kind = message.WhichOneof("kind")
     if kind == "sampled_gaussian":
         return _gaussian(message.sampled_gaussian)
+    if kind == "label_response":
+        return _response(message.label_response)
     if kind == "post_processing":
         made = message.post_processing
-        return PostProcessing(_gaussian(made.cost), tuple(made.sources))
+        cost = _response(made.labels) if made.HasField("labels") else _gaussian(made.cost)
+        return PostProcessing(cost, tuple(made.sources))
     raise QueryError("unknown kind of privacy event: upgrade silosynth before serving this ledger")
 
 
 def _gaussian(message: release_pb2.SampledGaussian) -> SampledGaussian:
     return SampledGaussian(message.noise_multiplier, message.sampling_probability, message.count)
+
+
+def _response(message: release_pb2.LabelResponse) -> LabelResponse:
+    return LabelResponse(message.noise_multiplier, message.count)
 
 
 def cost(charge: Charge) -> Event:
@@ -95,7 +142,9 @@ def within(parts: Iterable[Event], whole: Event) -> bool:
     events = list(parts)
     if whole.noise_multiplier == 0 or events == [whole]:
         return True
-    if any(event.sampling_probability != 1 or event.noise_multiplier == 0 for event in (*events, whole)):
+    if of_labels([*events, whole]) or any(
+        event.sampling_probability != 1 or event.noise_multiplier == 0 for event in (*events, whole)
+    ):
         return False
     return sum(map(_precision, events)) <= _precision(whole)
 
@@ -103,7 +152,7 @@ def within(parts: Iterable[Event], whole: Event) -> bool:
 def left_of(whole: Event, paid: Iterable[Event]) -> Event:
     """What is still to be paid of `whole`, up to rounding, when these parts of it were."""
     parts = list(paid)
-    if whole.noise_multiplier == 0 or not parts:
+    if whole.noise_multiplier == 0 or not parts or isinstance(whole, LabelResponse):
         return whole
     left = float(_precision(whole) - sum(map(_precision, parts)))
     return SampledGaussian(1 / math.sqrt(max(left, _LEAST_PRECISION)))
@@ -115,7 +164,7 @@ def _precision(event: Event) -> Fraction:
 
 def charged(charges: Iterable[Charge]) -> Iterator[Event]:
     """What the entries of one whole ledger add up to: each source once, nothing for what was made of it."""
-    return (charge for charge in charges if isinstance(charge, SampledGaussian))
+    return (charge for charge in charges if not isinstance(charge, PostProcessing))
 
 
 def seen_together(charges: Iterable[Charge]) -> list[Event]:
@@ -126,12 +175,21 @@ def seen_together(charges: Iterable[Charge]) -> list[Event]:
             made.add(charge)
         else:
             directly.append(charge)
-    return [*directly, *sorted(charge.cost for charge in made)]
+    return [*directly, *sorted((charge.cost for charge in made), key=_order)]
 
 
-def merge(events: Iterable[Event]) -> tuple[Event, ...]:
+def merge(events: Iterable[_Kind]) -> tuple[_Kind, ...]:
     """The same composition with equal events counted together, in a canonical order."""
-    counts: Counter[tuple[float, float]] = Counter()
+    counts: Counter[_Kind] = Counter()
     for event in events:
-        counts[event.noise_multiplier, event.sampling_probability] += event.count
-    return tuple(SampledGaussian(*kind, count) for kind, count in sorted(counts.items()))
+        counts[replace(event, count=1)] += event.count
+    return tuple(replace(kind, count=counts[kind]) for kind in sorted(counts, key=_order))
+
+
+def of_labels(events: Iterable[Event]) -> bool:
+    """Whether any of them protects labels only."""
+    return any(isinstance(event, LabelResponse) for event in events)
+
+
+def _order(event: Event) -> tuple[bool, float, float, int]:
+    return isinstance(event, LabelResponse), event.noise_multiplier, event.sampling_probability, event.count

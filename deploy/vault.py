@@ -13,7 +13,7 @@ from silosynth.client.guard.inspection import Inspection
 from silosynth.client.guard.terms import Terms, differences, stricter
 from silosynth.common import accounting
 from silosynth.common.errors import ConfigError
-from silosynth.common.events import Charge, Event, PostProcessing, SampledGaussian, cost
+from silosynth.common.events import Charge, Event, PostProcessing, SampledGaussian, cost, of_labels
 from silosynth.common.queries import Mixtures, decode
 from silosynth.common.shipped import backbone_name
 
@@ -41,7 +41,7 @@ def audit(vault: Inspection) -> Document:
             "created": receipt.created,
             "dataset": receipt.dataset,
             "query": receipt.query_digest.hex(),
-            "event": asdict(cost(receipt.event)),
+            "event": _figures(cost(receipt.event)),
             "made_of": _made_of(receipt.event),
             "hash": receipt.entry_hash.hex(),
         }
@@ -50,6 +50,11 @@ def audit(vault: Inspection) -> Document:
     acts = [asdict(act) for act in vault.decisions.acts()]
     key = vault.identity.public_key.hex()
     return {"silo": vault.config.silo.name, "public_key": key, "entries": entries, "decisions": acts}
+
+
+def _figures(event: Event) -> Document:
+    protected = "labels" if of_labels([event]) else "records"
+    return {"sampling_probability": event.sampling_probability, "protected": protected} | asdict(event)
 
 
 def _made_of(charge: Charge) -> list[str]:

@@ -41,11 +41,12 @@ def audit(kit: KitOption = Path(), config: ConfigOption = None, output: FormatOp
     if output is Format.json:
         print(json.dumps(document))
         return
-    table = Table("entry", "time", "dataset", "query", "noise", "rate", "count", title=f"ledger of {document['silo']}")
+    headers = ("entry", "time", "dataset", "query", "protected", "noise", "rate", "count")
+    table = Table(*headers, title=f"ledger of {document['silo']}")
     for entry in document["entries"]:
         event = entry["event"]
         count = f"{event['count']}, charged by the entries it was made of" if entry["made_of"] else str(event["count"])
-        figures = (f"{event['noise_multiplier']:g}", f"{event['sampling_probability']:g}", count)
+        figures = (event["protected"], f"{event['noise_multiplier']:g}", f"{event['sampling_probability']:g}", count)
         table.add_row(str(entry["sequence"]), entry["created"], entry["dataset"], entry["query"], *figures)
     decisions = Table("time", "who", "decision", "dataset", "query", title="decisions")
     for act in document["decisions"]:

@@ -37,7 +37,8 @@ class Inside:
         identity = self.outer.inner_identities()[len(self.receipts)]
         answered = self.stored(identity)
         if answered is None:
-            due = min(left_of(self.outer.event(), self._paid()), query.event())  # up to rounding it is the former
+            left = left_of(self.outer.event(), self._paid())
+            due = min(left, query.event(), key=lambda event: event.noise_multiplier)  # up to rounding they are the same
             answered = self.answer(query, identity, artifacts, due)
         try:
             values, receipt = open_release(query, answered.sealed, entered_as=identity)

@@ -9,7 +9,7 @@ from silosynth.client.config import BudgetSection, PolicySection
 from silosynth.client.guard.decisions import Act
 from silosynth.common import accounting
 from silosynth.common.errors import BudgetExhausted, ConfigError, ConsentPending, PolicyDenied
-from silosynth.common.events import Event
+from silosynth.common.events import Event, of_labels
 from silosynth.common.queries import Query
 from silosynth.common.queries.base import is_digest
 from silosynth.common.shipped import backbone_name, shipped_backbones
@@ -35,6 +35,11 @@ def check_policy(query: Query, policy: PolicySection, delta: float) -> None:
         raise PolicyDenied('this silo answers no queries: its policy.consent is "deny"')
     if query.mechanism not in policy.mechanisms:
         raise PolicyDenied(f"this silo does not allow the mechanism {query.mechanism}: see its policy.mechanisms")
+    if of_labels([query.event()]) and not policy.public_inputs:
+        raise PolicyDenied(
+            "the query protects labels only: people of this silo to whom all else about its records is public allow it "
+            "with the line public_inputs = true under [policy] in silo.toml, then `silosynth silo adopt`"
+        )
     _check_backbones(query, policy)
     size = query.layout().size
     if size > policy.max_values_per_release:
@@ -84,6 +89,11 @@ def check_consent(query_digest: str, verdict: Act | None) -> None:
 
 def check_budget(due: Event, spent: Sequence[Event], budget: BudgetSection) -> None:
     """Raise BudgetExhausted unless all that was spent and what is due together stay within the budget."""
+    if spent and of_labels([due]) != of_labels(spent):
+        raise PolicyDenied(
+            "what protects records and what protects labels only do not add up to one epsilon: a dataset whose ledger "
+            "holds the one cannot serve the other. Name another dataset under [silo] in silo.toml; nothing was charged"
+        )
     requested = accounting.epsilon([*spent, due], budget.delta)
     if requested > budget.epsilon:
         already = accounting.epsilon(spent, budget.delta)

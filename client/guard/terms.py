@@ -33,6 +33,7 @@ def _stricter_policy(one: PolicySection, other: PolicySection) -> PolicySection:
         consent=min(one.consent, other.consent, key=_STRICTEST_FIRST.index),
         mechanisms=tuple(name for name in one.mechanisms if name in other.mechanisms),
         backbones=tuple(name for name in one.backbones if name in other.backbones),
+        public_inputs=one.public_inputs and other.public_inputs,
         max_epsilon_per_query=_lower(one.max_epsilon_per_query, other.max_epsilon_per_query),
         max_epsilon_per_period=_lower(one.max_epsilon_per_period, other.max_epsilon_per_period),
         period_days=_longer_period(one, other),

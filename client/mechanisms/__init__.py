@@ -4,6 +4,7 @@ from silosynth.client.guard.mechanism import Mechanisms
 from silosynth.client.mechanisms.class_counts import class_counts
 from silosynth.client.mechanisms.feature_sums import feature_sums
 from silosynth.client.mechanisms.gradient_sums import gradient_sums
+from silosynth.client.mechanisms.label_training import label_training
 from silosynth.client.mechanisms.local_synthesis import local_synthesis
 from silosynth.client.mechanisms.mixtures import mixtures
 from silosynth.client.mechanisms.moments import moments
@@ -15,6 +16,7 @@ from silosynth.common.queries import (
     ClassCounts,
     FeatureSums,
     GradientSums,
+    LabelTraining,
     LocalSynthesis,
     Mixtures,
     Moments,
@@ -28,6 +30,7 @@ MECHANISMS: Mechanisms = {
     ClassCounts.mechanism: class_counts,
     FeatureSums.mechanism: feature_sums,
     GradientSums.mechanism: gradient_sums,
+    LabelTraining.mechanism: label_training,
     LocalSynthesis.mechanism: local_synthesis,
     Mixtures.mechanism: mixtures,
     Moments.mechanism: moments,

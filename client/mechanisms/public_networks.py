@@ -13,7 +13,7 @@ from silosynth.common.backbones import Backbone, decode_backbone
 from silosynth.common.datasets.records import Features
 from silosynth.common.devices import pick_device
 from silosynth.common.errors import QueryError, VerificationFailed
-from silosynth.common.queries import PrivateTraining, Scores, SufficientStatistics, TeacherAnswers
+from silosynth.common.queries import LabelTraining, PrivateTraining, Scores, SufficientStatistics, TeacherAnswers
 from silosynth.common.schema import Schema
 from silosynth.common.statistics.spatial import SpatialFeatures
 from silosynth.common.teaching.views import View
@@ -42,7 +42,7 @@ def seen_through(query: SufficientStatistics, bench: Bench) -> Callable[[Feature
     return _in_equal_batches(spatial, query.schema, spatial.device)
 
 
-def view_for(query: PrivateTraining | TeacherAnswers, bench: Bench) -> View:
+def view_for(query: LabelTraining | PrivateTraining | TeacherAnswers, bench: Bench) -> View:
     """How classifiers trained here see records."""
     backbone = _fitting_network(query.backbone, query.schema, bench) if query.backbone else None
     view = View(query.schema, backbone, pick_device(bench.device))

@@ -10,7 +10,7 @@ Neighbours and sensitivity:
   it forgets to scale by beta.) A guarantee for all records together is also one for each.
 - sub-teachers: datasets that differ by one record added or removed. Its own bytes say which part it is in, so one
   teacher changes, the sum of all as above, and their mean by 2 / K. (A record that is replaced changes two of them.)
-- dp-sgd: 0, given the weights, which an inner query for private training has charged; no record is seen here.
+- dp-sgd and label-dp: 0, given the weights, which an inner query for training has charged; no record is seen here.
 Both are cut to length 1, and to an integer grid towards zero. Gradients have noise on all classes, not only on the k
 kept ones: which these are depends on the teacher. Among which classes a response is given does not: the student chooses
 them.
@@ -45,7 +45,7 @@ Floats = npt.NDArray[np.float64]
 def teacher_answers(query: TeacherAnswers, records: Records, bench: Bench) -> Integers:
     inputs, student = decode_inputs(bench.artifact(query.inputs), query)
     seen = view_for(query, bench).of_records(inputs).cpu()
-    teachers = _trained_privately(query, bench) if query.teachers == "dp-sgd" else teachers_of(query, records, bench)
+    teachers = _trained_privately(query, bench) if query.trained_privately else teachers_of(query, records, bench)
     total = np.zeros(query.layout().size, dtype=np.int64)
     for weights in teachers:
         total += answer(query, _probabilities(query, weights, seen), student.astype(np.float64)).reshape(-1)

@@ -41,7 +41,7 @@ def train_teachers(query: TeacherAnswers, records: Records, bench: Bench) -> Ten
         classifier = draw_classifier(query.network, query.schema, query.features, query.seed)
         if len(own):
             seen = view.of_records(own.flat()).cpu()
-            classifier = _taught(classifier, seen, torch.from_numpy(own.labels), query.steps, Dice(query.seed, part))
+            classifier = taught(classifier, seen, torch.from_numpy(own.labels), query.steps, Dice(query.seed, part))
         teachers.append(flat_weights(classifier))
         report_steps(bench.report, part, part + 1, query.parts)
     return torch.stack(teachers)
@@ -57,7 +57,7 @@ def parts_of(records: Records, seed: int, parts: int) -> npt.NDArray[np.int64]:
     return np.array([int.from_bytes(digest, "little") % parts for digest in hashes], dtype=np.int64)
 
 
-def _taught(classifier: nn.Module, seen: Tensor, labels: Tensor, most_steps: int, dice: Dice) -> nn.Module:
+def taught(classifier: nn.Module, seen: Tensor, labels: Tensor, most_steps: int, dice: Dice) -> nn.Module:
     """The best of those looked at on the way, judged by records held out."""
     judges = torch.arange(len(labels)) % _HELD_OUT == _HELD_OUT - 1
     learned, learned_labels = seen[~judges], labels[~judges]

@@ -7,6 +7,7 @@ from silosynth.common.queries.base import Plan, Query, charges_of, decode, diges
 from silosynth.common.queries.class_counts import ClassCounts
 from silosynth.common.queries.feature_sums import FeatureSums
 from silosynth.common.queries.gradient_sums import GradientSums
+from silosynth.common.queries.label_training import LabelTraining
 from silosynth.common.queries.local_synthesis import LocalSynthesis
 from silosynth.common.queries.mixtures import Mixtures
 from silosynth.common.queries.moments import Moments
@@ -19,6 +20,7 @@ __all__ = [
     "ClassCounts",
     "FeatureSums",
     "GradientSums",
+    "LabelTraining",
     "LocalSynthesis",
     "Mixtures",
     "Moments",

@@ -36,8 +36,7 @@ class PrivateTraining(Query):
 
     def __post_init__(self) -> None:
         check_network(self.schema, self.network, self.backbone, self.features)
-        require(0 <= self.seed < 1 << 64, f"seed {self.seed} is not in [0, 2^64)")
-        require(1 <= self.steps <= MOST_STEPS, f"{self.steps} steps are not in 1..{MOST_STEPS}")
+        check_training(self.seed, self.steps)
         require(in_range(self.clip, 1e-3, 1e3), f"clip {self.clip} is not in [1e-3, 1e3]")
         super().__post_init__()
 
@@ -59,6 +58,11 @@ class PrivateTraining(Query):
 
     def event(self) -> Event:
         return SampledGaussian(self.noise_multiplier, self.sampling_probability, self.steps)
+
+
+def check_training(seed: int, steps: int) -> None:
+    require(0 <= seed < 1 << 64, f"seed {seed} is not in [0, 2^64)")
+    require(1 <= steps <= MOST_STEPS, f"{steps} steps are not in 1..{MOST_STEPS}")
 
 
 def check_network(schema: Schema, network: str, backbone: str, features: int) -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from scipy.special import ndtri
 
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.layout import Layout
 from silosynth.common.queries.base import Query, Response, encode, in_range, inner_identity, length, require
-from silosynth.common.queries.private_training import MOST_STEPS, PrivateTraining, check_network
+from silosynth.common.queries.label_training import LabelTraining
+from silosynth.common.queries.private_training import PrivateTraining, check_network, check_training
 
-KINDS = ("plain", "sub-teachers", "dp-sgd")
+TRAINED_PRIVATELY = ("dp-sgd", "label-dp")
+KINDS = ("plain", "sub-teachers", *TRAINED_PRIVATELY)
 ANSWERS = ("probabilities", "gradients", "classes")
 MOST_INPUTS = 1 << 16
 MOST_PARTS = 1 << 10
 ANSWER_GRID = 2.0**-12
 
+_SHARED = ("schema", "noise_multiplier", "network", "backbone", "seed", "steps", "features")  # with training
 _BISECTIONS = 200
 
 
@@ -33,7 +36,8 @@ class TeacherAnswers(Query):
 
     What is protected depends on the teachers. A plain one may change altogether: the guarantee is for all records of
     the silo together, hence also for each. Of sub-teachers on disjoint parts of the records one record changes one.
-    What a teacher trained by DP-SGD says costs nothing beyond its training, which all queries for it share.
+    What a teacher trained by DP-SGD says costs nothing beyond its training, which all queries for it share. So it is
+    with one trained on labels by randomized response, which protects labels only.
     """
 
     mechanism: ClassVar[str] = "teacher_answers"
@@ -74,12 +78,18 @@ class TeacherAnswers(Query):
         fewest, most = (2, MOST_PARTS) if self.teachers == "sub-teachers" else (1, 1)
         require(fewest <= self.parts <= most, f"{self.parts} parts are not in {fewest}..{most} for {self.teachers}")
         check_network(self.schema, self.network, self.backbone, self.features)
-        require(0 <= self.seed < 1 << 64, f"seed {self.seed} is not in [0, 2^64)")
-        require(1 <= self.steps <= MOST_STEPS, f"{self.steps} steps are not in 1..{MOST_STEPS}")
-        private = self.teachers == "dp-sgd"
-        require(private or self.sampling_probability == self.clip == 0, "rate and clip are for dp-sgd only")
+        check_training(self.seed, self.steps)
+        sampled = self.teachers == "dp-sgd"
+        require(sampled or self.sampling_probability == self.clip == 0, "rate and clip are for dp-sgd only")
+
+    @property
+    def trained_privately(self) -> bool:
+        """Whether training is charged, and answers are post-processing of it."""
+        return self.teachers in TRAINED_PRIVATELY
 
     def remark(self) -> str:
+        if self.teachers == "label-dp":
+            return "its epsilon holds for labels only, one of them replaced: all else about records counts as public"
         if self.teachers != "plain":
             return ""
         whole = "its epsilon holds for all records of a silo together, hence for each"
@@ -87,19 +97,12 @@ class TeacherAnswers(Query):
             return whole
         return f"{whole}; one response alone has epsilon {self.label_epsilon():.3g}"
 
-    def training(self) -> PrivateTraining:
-        """The inner query of teachers trained by DP-SGD."""
-        return PrivateTraining(
-            schema=self.schema,
-            noise_multiplier=self.noise_multiplier,
-            network=self.network,
-            backbone=self.backbone,
-            seed=self.seed,
-            steps=self.steps,
-            sampling_probability=self.sampling_probability,
-            clip=self.clip,
-            features=self.features,
-        )
+    def training(self) -> PrivateTraining | LabelTraining:
+        """The inner query of teachers trained privately."""
+        shared: dict[str, Any] = {name: getattr(self, name) for name in _SHARED}
+        if self.teachers == "label-dp":
+            return LabelTraining(**shared)
+        return PrivateTraining(**shared, sampling_probability=self.sampling_probability, clip=self.clip)
 
     def artifacts(self) -> tuple[str, ...]:
         return (self.inputs, self.backbone) if self.backbone else (self.inputs,)
@@ -112,7 +115,7 @@ class TeacherAnswers(Query):
 
     def inner_identities(self) -> tuple[bytes, ...]:
         """The training is the same for all inputs: asked once, then found in the ledger."""
-        return (inner_identity(0, encode(self.training())),) if self.teachers == "dp-sgd" else ()
+        return (inner_identity(0, encode(self.training())),) if self.trained_privately else ()
 
     def layout(self) -> Layout:
         columns = self.kept if self.answers == "classes" else self.schema.classes
@@ -123,7 +126,7 @@ class TeacherAnswers(Query):
 
         Gradients may turn round; what has no negative coordinates turns by a right angle at most.
         """
-        if self.teachers == "dp-sgd":
+        if self.trained_privately:
             return 0.0
         return length((math.sqrt(2) if self.answers == "probabilities" else 2) * math.sqrt(self.number))
 
@@ -132,7 +135,7 @@ class TeacherAnswers(Query):
 
     def event(self) -> Event:
         """Of the whole batch: one Gaussian mechanism, which also bounds that many responses (see `response`)."""
-        return self.training().event() if self.teachers == "dp-sgd" else SampledGaussian(self.noise_multiplier)
+        return self.training().event() if self.trained_privately else SampledGaussian(self.noise_multiplier)
 
     def response(self) -> Response | None:
         if self.answers != "classes":

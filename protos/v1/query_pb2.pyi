@@ -15,7 +15,7 @@ class Schema(_message.Message):
     def __init__(self, shape: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ...) -> None: ...
 
 class Query(_message.Message):
-    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums", "local_synthesis", "scores", "private_training", "teacher_answers", "gradient_sums")
+    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums", "local_synthesis", "scores", "private_training", "teacher_answers", "label_training", "gradient_sums")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
     CLASS_COUNTS_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class Query(_message.Message):
     SCORES_FIELD_NUMBER: _ClassVar[int]
     PRIVATE_TRAINING_FIELD_NUMBER: _ClassVar[int]
     TEACHER_ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    LABEL_TRAINING_FIELD_NUMBER: _ClassVar[int]
     GRADIENT_SUMS_FIELD_NUMBER: _ClassVar[int]
     schema: Schema
     noise_multiplier: float
@@ -39,8 +40,9 @@ class Query(_message.Message):
     scores: Scores
     private_training: PrivateTraining
     teacher_answers: TeacherAnswers
+    label_training: LabelTraining
     gradient_sums: GradientSums
-    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ..., local_synthesis: _Optional[_Union[LocalSynthesis, _Mapping]] = ..., scores: _Optional[_Union[Scores, _Mapping]] = ..., private_training: _Optional[_Union[PrivateTraining, _Mapping]] = ..., teacher_answers: _Optional[_Union[TeacherAnswers, _Mapping]] = ..., gradient_sums: _Optional[_Union[GradientSums, _Mapping]] = ...) -> None: ...
+    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ..., local_synthesis: _Optional[_Union[LocalSynthesis, _Mapping]] = ..., scores: _Optional[_Union[Scores, _Mapping]] = ..., private_training: _Optional[_Union[PrivateTraining, _Mapping]] = ..., teacher_answers: _Optional[_Union[TeacherAnswers, _Mapping]] = ..., label_training: _Optional[_Union[LabelTraining, _Mapping]] = ..., gradient_sums: _Optional[_Union[GradientSums, _Mapping]] = ...) -> None: ...
 
 class ClassCounts(_message.Message):
     __slots__ = ()
@@ -175,6 +177,20 @@ class PrivateTraining(_message.Message):
     clip: float
     features: int
     def __init__(self, network: _Optional[str] = ..., backbone: _Optional[str] = ..., seed: _Optional[int] = ..., steps: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., clip: _Optional[float] = ..., features: _Optional[int] = ...) -> None: ...
+
+class LabelTraining(_message.Message):
+    __slots__ = ("network", "backbone", "seed", "steps", "features")
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
+    BACKBONE_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    network: str
+    backbone: str
+    seed: int
+    steps: int
+    features: int
+    def __init__(self, network: _Optional[str] = ..., backbone: _Optional[str] = ..., seed: _Optional[int] = ..., steps: _Optional[int] = ..., features: _Optional[int] = ...) -> None: ...
 
 class TeacherAnswers(_message.Message):
     __slots__ = ("inputs", "number", "answers", "kept", "other_weight", "teachers", "parts", "network", "backbone", "seed", "steps", "sampling_probability", "clip", "features")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1asilosynth/v1/release.proto\x12\x0csilosynth.v1\"\x83\x01\n\x05\x45vent\x12\x39\n\x10sampled_gaussian\x18\x01 \x01(\x0b\x32\x1d.silosynth.v1.SampledGaussianH\x00\x12\x37\n\x0fpost_processing\x18\x02 \x01(\x0b\x32\x1c.silosynth.v1.PostProcessingH\x00\x42\x06\n\x04kind\"X\n\x0fSampledGaussian\x12\x18\n\x10noise_multiplier\x18\x01 \x01(\x01\x12\x1c\n\x14sampling_probability\x18\x02 \x01(\x01\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"N\n\x0ePostProcessing\x12+\n\x04\x63ost\x18\x01 \x01(\x0b\x32\x1d.silosynth.v1.SampledGaussian\x12\x0f\n\x07sources\x18\x02 \x03(\x0c\"V\n\x07Payload\x12\x14\n\x0cquery_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04grid\x18\x02 \x01(\x01\x12\x17\n\x0f\x62ytes_per_value\x18\x03 \x01(\r\x12\x0e\n\x06values\x18\x04 \x01(\x0c\"\xef\x01\n\x07Receipt\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12\x14\n\x0cquery_digest\x18\x03 \x01(\x0c\x12\"\n\x05\x65vent\x18\x04 \x01(\x0b\x32\x13.silosynth.v1.Event\x12\x16\n\x0epayload_digest\x18\x05 \x01(\x0c\x12\x10\n\x08sequence\x18\x06 \x01(\x04\x12\x15\n\rprevious_hash\x18\x07 \x01(\x0c\x12\x12\n\nentry_hash\x18\x08 \x01(\x0c\x12\x0f\n\x07\x63reated\x18\t \x01(\t\x12\x12\n\npublic_key\x18\n \x01(\x0c\x12\x11\n\tsignature\x18\x0b \x01(\x0c\"1\n\rSealedRelease\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\x0f\n\x07receipt\x18\x02 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1asilosynth/v1/release.proto\x12\x0csilosynth.v1\"\xba\x01\n\x05\x45vent\x12\x39\n\x10sampled_gaussian\x18\x01 \x01(\x0b\x32\x1d.silosynth.v1.SampledGaussianH\x00\x12\x37\n\x0fpost_processing\x18\x02 \x01(\x0b\x32\x1c.silosynth.v1.PostProcessingH\x00\x12\x35\n\x0elabel_response\x18\x03 \x01(\x0b\x32\x1b.silosynth.v1.LabelResponseH\x00\x42\x06\n\x04kind\"X\n\x0fSampledGaussian\x12\x18\n\x10noise_multiplier\x18\x01 \x01(\x01\x12\x1c\n\x14sampling_probability\x18\x02 \x01(\x01\x12\r\n\x05\x63ount\x18\x03 \x01(\x04\"8\n\rLabelResponse\x12\x18\n\x10noise_multiplier\x18\x01 \x01(\x01\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"{\n\x0ePostProcessing\x12+\n\x04\x63ost\x18\x01 \x01(\x0b\x32\x1d.silosynth.v1.SampledGaussian\x12\x0f\n\x07sources\x18\x02 \x03(\x0c\x12+\n\x06labels\x18\x03 \x01(\x0b\x32\x1b.silosynth.v1.LabelResponse\"V\n\x07Payload\x12\x14\n\x0cquery_digest\x18\x01 \x01(\x0c\x12\x0c\n\x04grid\x18\x02 \x01(\x01\x12\x17\n\x0f\x62ytes_per_value\x18\x03 \x01(\r\x12\x0e\n\x06values\x18\x04 \x01(\x0c\"\xef\x01\n\x07Receipt\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x0f\n\x07\x64\x61taset\x18\x02 \x01(\t\x12\x14\n\x0cquery_digest\x18\x03 \x01(\x0c\x12\"\n\x05\x65vent\x18\x04 \x01(\x0b\x32\x13.silosynth.v1.Event\x12\x16\n\x0epayload_digest\x18\x05 \x01(\x0c\x12\x10\n\x08sequence\x18\x06 \x01(\x04\x12\x15\n\rprevious_hash\x18\x07 \x01(\x0c\x12\x12\n\nentry_hash\x18\x08 \x01(\x0c\x12\x0f\n\x07\x63reated\x18\t \x01(\t\x12\x12\n\npublic_key\x18\n \x01(\x0c\x12\x11\n\tsignature\x18\x0b \x01(\x0c\"1\n\rSealedRelease\x12\x0f\n\x07payload\x18\x01 \x01(\x0c\x12\x0f\n\x07receipt\x18\x02 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,15 +32,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'silosynth.v1.release_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_EVENT']._serialized_start=45
-  _globals['_EVENT']._serialized_end=176
-  _globals['_SAMPLEDGAUSSIAN']._serialized_start=178
-  _globals['_SAMPLEDGAUSSIAN']._serialized_end=266
-  _globals['_POSTPROCESSING']._serialized_start=268
-  _globals['_POSTPROCESSING']._serialized_end=346
-  _globals['_PAYLOAD']._serialized_start=348
-  _globals['_PAYLOAD']._serialized_end=434
-  _globals['_RECEIPT']._serialized_start=437
-  _globals['_RECEIPT']._serialized_end=676
-  _globals['_SEALEDRELEASE']._serialized_start=678
-  _globals['_SEALEDRELEASE']._serialized_end=727
+  _globals['_EVENT']._serialized_end=231
+  _globals['_SAMPLEDGAUSSIAN']._serialized_start=233
+  _globals['_SAMPLEDGAUSSIAN']._serialized_end=321
+  _globals['_LABELRESPONSE']._serialized_start=323
+  _globals['_LABELRESPONSE']._serialized_end=379
+  _globals['_POSTPROCESSING']._serialized_start=381
+  _globals['_POSTPROCESSING']._serialized_end=504
+  _globals['_PAYLOAD']._serialized_start=506
+  _globals['_PAYLOAD']._serialized_end=592
+  _globals['_RECEIPT']._serialized_start=595
+  _globals['_RECEIPT']._serialized_end=834
+  _globals['_SEALEDRELEASE']._serialized_start=836
+  _globals['_SEALEDRELEASE']._serialized_end=885
 # @@protoc_insertion_point(module_scope)

@@ -7,12 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Event(_message.Message):
-    __slots__ = ("sampled_gaussian", "post_processing")
+    __slots__ = ("sampled_gaussian", "post_processing", "label_response")
     SAMPLED_GAUSSIAN_FIELD_NUMBER: _ClassVar[int]
     POST_PROCESSING_FIELD_NUMBER: _ClassVar[int]
+    LABEL_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     sampled_gaussian: SampledGaussian
     post_processing: PostProcessing
-    def __init__(self, sampled_gaussian: _Optional[_Union[SampledGaussian, _Mapping]] = ..., post_processing: _Optional[_Union[PostProcessing, _Mapping]] = ...) -> None: ...
+    label_response: LabelResponse
+    def __init__(self, sampled_gaussian: _Optional[_Union[SampledGaussian, _Mapping]] = ..., post_processing: _Optional[_Union[PostProcessing, _Mapping]] = ..., label_response: _Optional[_Union[LabelResponse, _Mapping]] = ...) -> None: ...
 
 class SampledGaussian(_message.Message):
     __slots__ = ("noise_multiplier", "sampling_probability", "count")
@@ -24,13 +26,23 @@ class SampledGaussian(_message.Message):
     count: int
     def __init__(self, noise_multiplier: _Optional[float] = ..., sampling_probability: _Optional[float] = ..., count: _Optional[int] = ...) -> None: ...
 
+class LabelResponse(_message.Message):
+    __slots__ = ("noise_multiplier", "count")
+    NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    noise_multiplier: float
+    count: int
+    def __init__(self, noise_multiplier: _Optional[float] = ..., count: _Optional[int] = ...) -> None: ...
+
 class PostProcessing(_message.Message):
-    __slots__ = ("cost", "sources")
+    __slots__ = ("cost", "sources", "labels")
     COST_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
     cost: SampledGaussian
     sources: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, cost: _Optional[_Union[SampledGaussian, _Mapping]] = ..., sources: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    labels: LabelResponse
+    def __init__(self, cost: _Optional[_Union[SampledGaussian, _Mapping]] = ..., sources: _Optional[_Iterable[bytes]] = ..., labels: _Optional[_Union[LabelResponse, _Mapping]] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("query_digest", "grid", "bytes_per_value", "values")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
@@ -83,4 +84,4 @@ def power_of_repeated(trials: int, claimed: float, true: float, confidence: floa
 
 def weakened(events: Iterable[Event], divisor: float) -> list[Event]:
     """The same with so many times less noise."""
-    return [Event(event.noise_multiplier / divisor, event.sampling_probability, event.count) for event in events]
+    return [replace(event, noise_multiplier=event.noise_multiplier / divisor) for event in events]

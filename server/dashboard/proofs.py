@@ -8,7 +8,7 @@ from pathlib import Path
 
 from silosynth.common.accounting import epsilon
 from silosynth.common.errors import SilosynthError
-from silosynth.common.events import PostProcessing, cost, merge
+from silosynth.common.events import LabelResponse, PostProcessing, cost, merge
 from silosynth.common.heads import Head
 from silosynth.common.queries import digest
 from silosynth.common.releases import Receipt
@@ -55,6 +55,8 @@ def is_signed(noun: Head | Receipt) -> bool:
 
 def in_words(receipt: Receipt) -> str:
     event = cost(receipt.event)
+    if isinstance(event, LabelResponse):
+        return f"labels only, by randomized response of epsilon {event.epsilon:.4g}"
     words = f"Gaussian noise, multiplier {event.noise_multiplier:.4g}" if event.noise_multiplier else "no noise"
     if event.sampling_probability < 1:
         words += f", on a sample of {event.sampling_probability:.3g}"

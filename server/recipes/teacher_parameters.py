@@ -9,14 +9,14 @@ from pydantic import Field, model_validator
 
 from silosynth.common.accounting import calibrate
 from silosynth.common.config import Section
-from silosynth.common.events import Event, SampledGaussian
-from silosynth.common.queries import TeacherAnswers
+from silosynth.common.events import Event, LabelResponse, SampledGaussian
+from silosynth.common.queries import LabelTraining, TeacherAnswers
 from silosynth.server.recipes.base import Task
 from silosynth.server.recipes.outlook import Crowd, Outlook
 
 # About the noise at which a student loses half of what it learns without: digits, two silos, 512 inputs, when answers
 # were still stretched to length 1.
-_BEARABLE = {"plain": 1.0, "sub-teachers": 1.0, "dp-sgd": 0.35}
+_BEARABLE = {"plain": 1.0, "sub-teachers": 1.0, "dp-sgd": 0.35, "label-dp": 0.5}
 
 
 class TeacherParameters(Section):
@@ -24,10 +24,13 @@ class TeacherParameters(Section):
 
     `plain` teachers' answers are noised for a guarantee that covers a whole silo at once, which leaves nothing to learn
     unless epsilon is large. `sub-teachers` and `dp-sgd` protect single records; with `dp-sgd` training alone is charged
-    and any number of answers is free.
+    and any number of answers is free. `label-dp` likewise, but protects labels only: of silos that declare all else
+    about their records public.
     """
 
-    teachers: Literal["plain", "sub-teachers", "dp-sgd"] = Field("dp-sgd", description="how silos train and answer")
+    teachers: Literal["plain", "sub-teachers", "dp-sgd", "label-dp"] = Field(
+        "dp-sgd", description="how silos train and answer"
+    )
     answers: Literal["probabilities", "gradients", "classes"] = Field(
         "probabilities", description="the switch s: data-sensitive, in two forms, or label-sensitive"
     )
@@ -70,15 +73,17 @@ class TeacherParameters(Section):
     def events(self, noise_multiplier: float) -> list[Event]:
         if self.teachers == "dp-sgd":
             return [SampledGaussian(noise_multiplier, self.sampling_probability, self.private_steps)]
+        if self.teachers == "label-dp":
+            return [LabelResponse(noise_multiplier)]
         return [SampledGaussian(noise_multiplier)] * self.rounds
 
     def outlook(self, query: TeacherAnswers, crowd: Crowd) -> Outlook:
-        noise = _noise_of_training(query, crowd) if query.teachers == "dp-sgd" else _noise_of_answers(query, crowd)
+        noise = (_noise_of_training if query.trained_privately else _noise_of_answers)(query, crowd)
         return Outlook(
             [query] * self.rounds,
             noise,
             _BEARABLE[query.teachers],
-            records_help=query.teachers == "dp-sgd",
+            records_help=query.trained_privately,
             silo_views=crowd.records + self.rounds * self.inputs,
             server_views=self.rounds * self.inputs * (1 + round(self.generated * self.generator_steps)),
         )
@@ -95,8 +100,13 @@ def _noise_of_answers(query: TeacherAnswers, crowd: Crowd) -> float:
 
 
 def _noise_of_training(query: TeacherAnswers, crowd: Crowd) -> float:
-    """Its length in the mean gradient of all steps and silos, which is no longer than the clip."""
+    """Its length in the mean gradient of all steps and silos, which is no longer than the clip; of labels, in what the
+    mean of a class's records tells."""
     training = query.training()
+    if isinstance(training, LabelTraining):
+        kept = training.kept_probability(query.schema.classes)
+        others = (1 - kept) / (query.schema.classes - 1)
+        return math.sqrt(query.schema.classes / (crowd.silos * crowd.records)) / max(kept - others, 1e-9)
     weights, steps = training.layout().size, training.steps * crowd.silos
     drawn = training.sampling_probability * crowd.records
     return training.noise_multiplier * math.sqrt(weights / steps) / drawn

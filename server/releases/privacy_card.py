@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 
-from silosynth.common.publication.accounting import in_words
+from silosynth.common.publication.accounting import UNIT, in_words
 from silosynth.common.queries import Query
 from silosynth.server.releases import registry
 from silosynth.server.releases.facts import ReleaseFacts
@@ -15,6 +15,11 @@ _UNIT = (
     "Add/remove adjacency within one silo: two datasets are adjacent if one is the other plus one record. Every silo's "
     "figure stands by itself. Whoever has several records, or records in several silos, is protected by their "
     "composition, which is weaker."
+)
+_LABEL_UNIT = (
+    "Label differential privacy, a weaker statement than one about records: two datasets are adjacent if one record "
+    "has another label. All else about records counts as public, that they are there included; the silos' people have "
+    "declared so."
 )
 _ACTORS = (
     "Silos hold the records; nobody else is trusted with them. Each silo's own guard process clips, sums, adds the "
@@ -99,8 +104,8 @@ def _privacy_loss(facts: ReleaseFacts) -> registry.PrivacyLoss:
     worst = math.inf if privacy.epsilon_worst is None else privacy.epsilon_worst
     by_silo = [f"{silo}: epsilon {in_words(value)}" for silo, value in privacy.epsilon_by_silo.items()]
     return registry.PrivacyLoss(
-        privacy_unit="one record of one silo",
-        privacy_unit_details=_UNIT,
+        privacy_unit="one record of one silo" if privacy.unit == UNIT else privacy.unit,
+        privacy_unit_details=_UNIT if privacy.unit == UNIT else _LABEL_UNIT,
         privacy_parameters=registry.Parameters(epsilon=worst, delta=privacy.delta),
         privacy_parameters_details=f"The worst silo's, at delta {privacy.delta:g}.{facts.adding_up} By silo:\n"
         + _bullets(by_silo),

@@ -36,5 +36,5 @@ class Committee(nn.Module):
 
     def forward(self, seen: Tensor) -> Tensor:
         """Logarithms of the mean probabilities, which are logits of them."""
-        logits = cast(Tensor, self.network(seen)).unflatten(1, (self._members, -1))
+        logits = cast(Tensor, self.network(seen)).reshape(len(seen), self._members, -1)
         return logits.log_softmax(2).logsumexp(1) - math.log(self._members)

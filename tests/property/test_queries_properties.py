@@ -18,6 +18,7 @@ from silosynth.common.queries import (
     ClassCounts,
     FeatureSums,
     GradientSums,
+    LabelTraining,
     LocalSynthesis,
     Mixtures,
     Moments,
@@ -105,6 +106,8 @@ PROBABILITIES = {"answers": st.just("probabilities"), "other_weight": st.just(0.
 TWO_CLASSES = {"schema": st.just(Schema((8, 8, 1), 2))}  # both are kept
 RESPONSES = {"answers": st.just("classes"), "other_weight": st.just(0.0)}
 
+LABELS = {"teachers": st.just("label-dp"), "sampling_probability": st.just(0.0), "clip": st.just(0.0)}
+
 QUERIES: dict[str, st.SearchStrategy[Query]] = {
     "class_counts": st.builds(ClassCounts, **COMMON),
     "feature_sums": st.builds(FeatureSums, **FEATURES | ROW_FEATURES) | st.builds(FeatureSums, **FEATURES),
@@ -140,6 +143,9 @@ QUERIES: dict[str, st.SearchStrategy[Query]] = {
         clip=st.floats(1e-3, 1),
     ),
     "moments": st.builds(Moments, **MOMENTS) | st.builds(Moments, **MOMENTS | PSEUDO_CLASSES),
+    "label_training": st.builds(
+        LabelTraining, **{name: kind for name, kind in TRAINING.items() if name not in ("clip", "sampling_probability")}
+    ),
     "private_training": st.builds(PrivateTraining, **TRAINING),
     "scores": st.builds(
         Scores,
@@ -159,6 +165,7 @@ QUERIES: dict[str, st.SearchStrategy[Query]] = {
     | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN)
     | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN | SUB_TEACHERS)
     | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN | PROBABILITIES | TWO_CLASSES)
+    | st.builds(TeacherAnswers, **TRAINING | ANSWERS | LABELS)
     | st.builds(TeacherAnswers, **TRAINING | ANSWERS | PLAIN | RESPONSES),
 }
 ANY_QUERY = st.one_of(*QUERIES.values())

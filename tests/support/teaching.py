@@ -63,3 +63,7 @@ def clouds(count: int = 60, schema: Schema = ROWS, seed: int = 3) -> Records:
     centers = np.random.default_rng(0).choice([-0.7, 0.7], (schema.classes, schema.dimension))
     rows = np.clip(centers[labels] + dice.normal(0, 0.2, (count, schema.dimension)), -1, 1)
     return Records(rows.astype(np.float32).reshape(-1, *schema.shape), labels, schema)
+
+
+def label_teacher(**changes: Any) -> TeacherAnswers:
+    return answers_query(**{"teachers": "label-dp", "steps": 40} | PROBABILITIES | {"kept": 3} | changes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from silosynth.common.publication.accounting import UNIT
+from silosynth.common.events import cost, of_labels
+from silosynth.common.publication.accounting import unit_of
 from silosynth.server.dashboard.proofs import Proven, proven_by_silo, spent
 from silosynth.server.dashboard.sources import Run, Sources
 from silosynth.server.dashboard.story import Part
@@ -59,7 +60,9 @@ def budget_page(sources: Sources, wish: Wish | None = None) -> BudgetPage:
     names += sorted(proofs.keys() - set(names))  # a silo that was removed has spent all the same
     silos = tuple(_budget(sources, name, runs, proofs.get(name, [])) for name in names)
     return BudgetPage(
-        unit=UNIT,
+        unit=unit_of(
+            names, [name for name in names if of_labels(cost(proven.receipt.event) for proven in proofs.get(name, []))]
+        ),
         silos=silos,
         burn_down=_burn_down(runs),
         releases=tuple(
