@@ -62,6 +62,7 @@ RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
     "classes, few questions": ("feddpsd", {"teachers": "plain", "answers": "classes", "rounds": 2, "inputs": 128}),
     "sub-teachers": ("feddpsd", {"teachers": "sub-teachers", "sub_teachers": 250, "rounds": 1, "inputs": 4096}),
     "dp-sgd": ("feddpsd", {"teachers": "dp-sgd"}),
+    "label-dp": ("feddpsd", {"teachers": "label-dp"}),
     "ridge": ("ridge", {}),
     "prototypes": ("prototypes", {}),
 }

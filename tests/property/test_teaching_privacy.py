@@ -23,13 +23,14 @@ from support.entropies import SeededEntropy
 from support.teaching import PROBABILITIES, ROWS, answers_query, clouds
 
 from silosynth.client.guard.noise import randomized_response
+from silosynth.client.mechanisms.label_training import told_labels
 from silosynth.client.mechanisms.record_gradients import clipped_sum, per_record_gradients
 from silosynth.client.mechanisms.teacher_answers import answer
 from silosynth.client.mechanisms.teacher_training import parts_of
 from silosynth.common.accounting import epsilon
 from silosynth.common.events import SampledGaussian
 from silosynth.common.networks.weights import flat_weights
-from silosynth.common.queries import TeacherAnswers
+from silosynth.common.queries import LabelTraining, TeacherAnswers
 from silosynth.common.queries.base import fine_grid
 from silosynth.common.schema import Schema
 from silosynth.common.teaching.views import draw_classifier
@@ -123,6 +124,37 @@ def test_one_record_moves_a_sum_of_gradients_by_the_clip_at_most(
     without, with_it = (clipped_sum(gradients, weights, seen[:n], labels[:n], clip) for n in (2, 3))
     allowed = (Fraction(clip) / Fraction(fine_grid(clip, len(weights)))) ** 2
     assert sum(int(step) ** 2 for step in with_it - without) <= allowed
+
+
+@many
+@given(st.data(), st.integers(2, 5), st.integers(0, 9), st.sampled_from([0.05, 1.0, 20.0]))
+def test_a_label_is_told_by_itself_and_never_too_plainly(
+    data: st.DataObject, classes: int, seed: int, noise: float
+) -> None:
+    """Of two datasets that differ by one label: by the same coins all others are told the same, and what is told of
+    that one is, whatever the prior, no more than e^epsilon times as likely."""
+    query = LabelTraining(
+        schema=Schema((2,), classes),
+        noise_multiplier=noise,
+        network="linear",
+        backbone="",
+        seed=seed,
+        steps=1,
+        features=0,
+    )
+    prior = data.draw(probabilities(4, classes).filter(lambda shares: bool(np.isfinite(shares).all())))
+    labels = np.array(data.draw(st.lists(st.integers(0, classes - 1), min_size=4, max_size=4)))
+    changed, other = labels.copy(), data.draw(st.integers(0, classes - 1))
+    changed[2] = other
+    one, two = (told_labels(query, these, prior, SeededEntropy(seed)) for these in (labels, changed))
+    assert np.array_equal(np.delete(one, 2), np.delete(two, 2))
+    many_times = np.tile(prior[2], (3000, 1))
+    table = [
+        np.bincount(told_labels(query, np.full(3000, label), many_times, SeededEntropy(seed)), minlength=classes) / 3000
+        for label in (labels[2], other)
+    ]
+    for one_way, other_way in (table, table[::-1]):
+        assert (one_way <= math.exp(1 / noise) * other_way + 5 * math.sqrt((1 + math.exp(1 / noise)) / 3000)).all()
 
 
 def response_table(query: TeacherAnswers) -> Floats:

@@ -142,7 +142,8 @@ def test_audit_prints_what_it_verified(site: Site) -> None:
     site.ask()
     document = site.json("audit")
     assert [entry["query"] for entry in document["entries"]] == [DIGEST]
-    assert document["entries"][0]["event"] == {"noise_multiplier": 8.0, "sampling_probability": 1.0, "count": 1}
+    event = {"protected": "records", "noise_multiplier": 8.0, "sampling_probability": 1.0, "count": 1}
+    assert document["entries"][0]["event"] == event
     text = site.run("audit").stderr
     assert "1 entries and 1 decisions: all verified" in text
     assert not list(site.folder.glob("ledger.db-*"))
