@@ -50,8 +50,8 @@ LAWS = (
 
 
 def scaling_section(rows: Sequence[Row], folder: Path) -> str:
-    """Empty unless some way was run at three sizes or more."""
-    curves = list(_curves(rows))
+    """Empty unless some way was run at three sizes or more, with sizes of silos that somebody chose."""
+    curves = list(_curves([row for row in rows if row.cell.records is not None and row.cell.without is None]))
     if not curves:
         return ""
     _plot(curves, folder / PICTURE)

@@ -154,7 +154,7 @@ def test_exponents_are_fitted_to_three_sizes_or_more(file: Path, tmp_path: Path)
     rows = [
         row.model_copy(
             update={
-                "cell": row.cell.model_copy(update={"silos": silos}),
+                "cell": row.cell.model_copy(update={"silos": silos, "records": 100}),
                 "server_seconds": 0.5 * silos**2,
                 "server_peak_bytes": 10**9,
                 "silo_seconds": 1.0,
