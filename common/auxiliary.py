@@ -1,7 +1,8 @@
-"""Auxiliary records, behind the projection of features (SER): drawn by procedure, public, or released earlier.
+"""Public records as artifacts: those behind the projection of features (SER), and candidates that silos vote for.
 
-The artifact is a safetensors file of one tensor, `records`: uint8 images (count, height, width, channels) or float32
-rows (count, columns) in [-1, 1]. A guard reads it from a server it does not trust.
+Auxiliary records are drawn by procedure, public, or released earlier. An artifact is a safetensors file of one tensor,
+`records`: uint8 images (count, height, width, channels) or float32 rows (count, columns) in [-1, 1]. A guard reads it
+from a server it does not trust.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SMALLEST_PAINTED_SIDE = 8
 _MOST_RECORDS = 10_000
 
 
-def encode_auxiliary(records: npt.NDArray[np.uint8] | Features) -> bytes:
+def encode_records(records: npt.NDArray[np.uint8] | Features) -> bytes:
     content: bytes = safetensors.numpy.save({"records": np.ascontiguousarray(records)})
     return content
 
@@ -39,22 +40,26 @@ def auxiliary_of_release(file: Path) -> bytes:
             records = arrays["images" if "images" in arrays else "features"]
     except (EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise ConfigError(f"{file}: is no release's train.npz, which holds images or features") from error
-    return encode_auxiliary(records[:: -(-len(records) // _MOST_RECORDS) or 1])
+    return encode_records(records[:: -(-len(records) // _MOST_RECORDS) or 1])
 
 
 def decode_auxiliary(content: bytes, schema: Schema) -> Features:
+    return decode_records(content, schema, "auxiliary records", 2, _MOST_RECORDS)
+
+
+def decode_records(content: bytes, schema: Schema, what: str, fewest: int, most: int) -> Features:
     """Flat float32 records in [-1, 1]."""
     try:
         records = safetensors.numpy.load(content).get("records")
     except (SafetensorError, KeyError, ValueError) as error:
-        raise QueryError("the auxiliary artifact is no safetensors file: ask the server's operator") from error
+        raise QueryError(f"the artifact of {what} is no safetensors file: ask the server's operator") from error
     expected = np.uint8 if schema.is_image else np.float32
     if records is None or records.dtype != expected or records.shape[1:] != schema.shape:
-        raise QueryError(f"the auxiliary artifact holds no {np.dtype(expected)} records of shape {schema.shape}")
-    if not 2 <= len(records) <= _MOST_RECORDS:
-        raise QueryError(f"{len(records)} auxiliary records are not between 2 and {_MOST_RECORDS}")
+        raise QueryError(f"the artifact of {what} holds no {np.dtype(expected)} records of shape {schema.shape}")
+    if not fewest <= len(records) <= most:
+        raise QueryError(f"{len(records)} {what} are not between {fewest} and {most}")
     if not np.isfinite(records).all():
-        raise QueryError("some auxiliary records hold NaN or infinite values")
+        raise QueryError(f"some {what} hold NaN or infinite values")
     return to_unit_range(records.reshape(len(records), -1))
 
 

@@ -12,6 +12,7 @@ from silosynth.client.mechanisms.private_training import private_training
 from silosynth.client.mechanisms.scores import scores
 from silosynth.client.mechanisms.sufficient_statistics import sufficient_statistics
 from silosynth.client.mechanisms.teacher_answers import teacher_answers
+from silosynth.client.mechanisms.votes import votes
 from silosynth.common.queries import (
     ClassCounts,
     FeatureSums,
@@ -24,6 +25,7 @@ from silosynth.common.queries import (
     Scores,
     SufficientStatistics,
     TeacherAnswers,
+    Votes,
 )
 
 MECHANISMS: Mechanisms = {
@@ -38,6 +40,7 @@ MECHANISMS: Mechanisms = {
     Scores.mechanism: scores,
     SufficientStatistics.mechanism: sufficient_statistics,
     TeacherAnswers.mechanism: teacher_answers,
+    Votes.mechanism: votes,
 }
 
 __all__ = ["MECHANISMS"]

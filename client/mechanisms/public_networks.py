@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from silosynth.client.guard.mechanism import Bench
+from silosynth.common.auxiliary import decode_records
 from silosynth.common.backbones import Backbone, decode_backbone
 from silosynth.common.datasets.records import Features
 from silosynth.common.devices import pick_device
 from silosynth.common.errors import QueryError, VerificationFailed
-from silosynth.common.queries import LabelTraining, PrivateTraining, Scores, SufficientStatistics, TeacherAnswers
+from silosynth.common.queries import LabelTraining, PrivateTraining, Scores, SufficientStatistics, TeacherAnswers, Votes
 from silosynth.common.schema import Schema
 from silosynth.common.statistics.spatial import SpatialFeatures
 from silosynth.common.teaching.views import View
@@ -35,11 +36,24 @@ def public_network(digest: str, bench: Bench) -> Backbone:
 
 def seen_through(query: SufficientStatistics, bench: Bench) -> Callable[[Features], Features]:
     """From flat records to their spatial features."""
-    backbone = _fitting_network(query.backbone, query.schema, bench)
-    spatial = SpatialFeatures(backbone)
+    spatial = _spatial(query, bench)
+    return _in_equal_batches(spatial, query.schema, spatial.device)
+
+
+def distances_from(query: Votes, bench: Bench) -> Callable[[Features], Features]:
+    """From flat records to how far they are from each candidate, class after class."""
+    spatial, schema = _spatial(query, bench), query.schema
+    images = decode_records(bench.artifact(query.candidates), schema, "candidates", query.images, query.images)
+    seen = _in_equal_batches(spatial, schema, spatial.device)(images)
+    places = torch.from_numpy(seen.reshape(-1, query.views, query.features).mean(axis=1)).to(spatial.device)
+    return _in_equal_batches(lambda records: torch.cdist(spatial(records), places), schema, spatial.device)
+
+
+def _spatial(query: SufficientStatistics | Votes, bench: Bench) -> SpatialFeatures:
+    spatial = SpatialFeatures(_fitting_network(query.backbone, query.schema, bench))
     if (size := spatial.size(query.schema.shape)) != query.features:
         raise QueryError(f"the backbone gives {size} features, the query is for {query.features}")
-    return _in_equal_batches(spatial, query.schema, spatial.device)
+    return spatial
 
 
 def view_for(query: LabelTraining | PrivateTraining | TeacherAnswers, bench: Bench) -> View:

@@ -35,7 +35,7 @@ def read(path: Path, config: DataConfig) -> Records:
     with reading(path):
         root = _root(path, config)
         names = _class_names(root, config)
-        files = [_image_files(root / name) for name in names]
+        files = [image_files(root / name) for name in names]
     labels = np.repeat(np.arange(len(names)), [len(group) for group in files])
     images = [file for group in files for file in group]
     with reading(images[0] if images else root):
@@ -69,7 +69,7 @@ def _class_names(root: Path, config: DataConfig) -> tuple[str, ...]:
     return config.classes
 
 
-def _image_files(folder: Path) -> list[Path]:
+def image_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
 
 
@@ -92,12 +92,23 @@ def _decode(file: Path, shape: tuple[int, ...], config: DataConfig) -> Pixels:
             raise DataError("is grey among colour images or the other way round: declare `colour`")
         if config.size is None and image.size != (width, height):
             raise DataError(f"is not {height} x {width} as the first image is: declare `size`")
-        # A palette's transparency needs the detour, or Pillow warns.
-        plain = image.convert("RGBA") if image.mode == "P" else image
-        plain = plain.convert("RGB" if channels == 3 else "L")
-        if plain.size != (width, height):
-            plain = plain.resize((width, height), Image.Resampling.BILINEAR)
-        return np.asarray(plain, dtype=np.uint8).reshape(shape)
+        return _fitted(image, shape)
+
+
+def fitted_image(file: Path, shape: tuple[int, ...]) -> Pixels:
+    """Of this height, width and number of channels, whatever the file's are."""
+    with reading(file), parsing(DAMAGED), _open(file) as image:
+        return _fitted(image, shape)
+
+
+def _fitted(image: Image.Image, shape: tuple[int, ...]) -> Pixels:
+    height, width, channels = shape
+    # A palette's transparency needs the detour, or Pillow warns.
+    plain = image.convert("RGBA") if image.mode == "P" else image
+    plain = plain.convert("RGB" if channels == 3 else "L")
+    if plain.size != (width, height):
+        plain = plain.resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(plain, dtype=np.uint8).reshape(shape)
 
 
 def _open(file: Path) -> Any:

@@ -15,6 +15,7 @@ from silosynth.common.queries.private_training import PrivateTraining
 from silosynth.common.queries.scores import Scores
 from silosynth.common.queries.sufficient_statistics import SufficientStatistics
 from silosynth.common.queries.teacher_answers import TeacherAnswers
+from silosynth.common.queries.votes import Votes
 
 __all__ = [
     "ClassCounts",
@@ -30,6 +31,7 @@ __all__ = [
     "Scores",
     "SufficientStatistics",
     "TeacherAnswers",
+    "Votes",
     "charges_of",
     "decode",
     "digest",

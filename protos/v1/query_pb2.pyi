@@ -15,7 +15,7 @@ class Schema(_message.Message):
     def __init__(self, shape: _Optional[_Iterable[int]] = ..., classes: _Optional[int] = ...) -> None: ...
 
 class Query(_message.Message):
-    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums", "local_synthesis", "scores", "private_training", "teacher_answers", "label_training", "gradient_sums")
+    __slots__ = ("schema", "noise_multiplier", "class_counts", "mixtures", "sufficient_statistics", "moments", "feature_sums", "local_synthesis", "scores", "private_training", "teacher_answers", "label_training", "gradient_sums", "votes")
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
     CLASS_COUNTS_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class Query(_message.Message):
     TEACHER_ANSWERS_FIELD_NUMBER: _ClassVar[int]
     LABEL_TRAINING_FIELD_NUMBER: _ClassVar[int]
     GRADIENT_SUMS_FIELD_NUMBER: _ClassVar[int]
+    VOTES_FIELD_NUMBER: _ClassVar[int]
     schema: Schema
     noise_multiplier: float
     class_counts: ClassCounts
@@ -42,7 +43,8 @@ class Query(_message.Message):
     teacher_answers: TeacherAnswers
     label_training: LabelTraining
     gradient_sums: GradientSums
-    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ..., local_synthesis: _Optional[_Union[LocalSynthesis, _Mapping]] = ..., scores: _Optional[_Union[Scores, _Mapping]] = ..., private_training: _Optional[_Union[PrivateTraining, _Mapping]] = ..., teacher_answers: _Optional[_Union[TeacherAnswers, _Mapping]] = ..., label_training: _Optional[_Union[LabelTraining, _Mapping]] = ..., gradient_sums: _Optional[_Union[GradientSums, _Mapping]] = ...) -> None: ...
+    votes: Votes
+    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ..., noise_multiplier: _Optional[float] = ..., class_counts: _Optional[_Union[ClassCounts, _Mapping]] = ..., mixtures: _Optional[_Union[Mixtures, _Mapping]] = ..., sufficient_statistics: _Optional[_Union[SufficientStatistics, _Mapping]] = ..., moments: _Optional[_Union[Moments, _Mapping]] = ..., feature_sums: _Optional[_Union[FeatureSums, _Mapping]] = ..., local_synthesis: _Optional[_Union[LocalSynthesis, _Mapping]] = ..., scores: _Optional[_Union[Scores, _Mapping]] = ..., private_training: _Optional[_Union[PrivateTraining, _Mapping]] = ..., teacher_answers: _Optional[_Union[TeacherAnswers, _Mapping]] = ..., label_training: _Optional[_Union[LabelTraining, _Mapping]] = ..., gradient_sums: _Optional[_Union[GradientSums, _Mapping]] = ..., votes: _Optional[_Union[Votes, _Mapping]] = ...) -> None: ...
 
 class ClassCounts(_message.Message):
     __slots__ = ()
@@ -235,3 +237,17 @@ class GradientSums(_message.Message):
     sampling_probability: float
     clip: float
     def __init__(self, width: _Optional[int] = ..., weights: _Optional[str] = ..., sampling_probability: _Optional[float] = ..., clip: _Optional[float] = ...) -> None: ...
+
+class Votes(_message.Message):
+    __slots__ = ("backbone", "features", "candidates", "per_class", "views")
+    BACKBONE_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    CANDIDATES_FIELD_NUMBER: _ClassVar[int]
+    PER_CLASS_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    backbone: str
+    features: int
+    candidates: str
+    per_class: int
+    views: int
+    def __init__(self, backbone: _Optional[str] = ..., features: _Optional[int] = ..., candidates: _Optional[str] = ..., per_class: _Optional[int] = ..., views: _Optional[int] = ...) -> None: ...

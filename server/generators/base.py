@@ -10,8 +10,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from silosynth.common.events import Event
-from silosynth.common.queries import Query
 from silosynth.server.recipes.base import Step, Summed, Task
+from silosynth.server.recipes.outlook import Crowd, Outlook
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,14 @@ PoolSteps: TypeAlias = Generator[Step, Summed, Pool]
 
 
 class PoolGenerator(Protocol):
+    """Noise multipliers are those of one Gaussian mechanism that is as private as all that is asked together."""
+
     def events(self, noise_multiplier: float) -> list[Event]:
         """What one silo will be charged, for planning."""
         ...
 
-    def queries(self, task: Task, noise_multiplier: float) -> list[Query]:
-        """All that will be asked, with any name for files that are yet to be made."""
+    def outlook(self, task: Task, noise_multiplier: float, crowd: Crowd) -> Outlook:
+        """What will be asked, with any name for files that are yet to be made, and what noise will do to it."""
         ...
 
     def steps(self, task: Task, noise_multiplier: float, per_class: int) -> PoolSteps: ...

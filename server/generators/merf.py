@@ -22,18 +22,20 @@ from silosynth.common.devices import pick_device
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.procedural.dice import Dice
-from silosynth.common.queries import FeatureSums, Query, SufficientStatistics
+from silosynth.common.queries import FeatureSums, SufficientStatistics
 from silosynth.common.shipped import BY_CHANNELS
 from silosynth.common.signals import Signals
 from silosynth.common.statistics.spatial import SpatialFeatures
 from silosynth.server.generators.base import Pool, PoolSteps
 from silosynth.server.recipes.base import Array, Ask, Summed, Task
+from silosynth.server.recipes.outlook import Crowd, Outlook, noise_of_class_means
 from silosynth.server.synthesis.conditional_generator import ConditionalGenerator
 from silosynth.server.synthesis.denoise import denoised_counts
 from silosynth.server.synthesis.generator_networks import tensors_of
 
 _COUNT_WEIGHT = 0.125  # kappa: a power of two, as sufficient statistics want it
 _SMALLEST_RATE = 0.01  # of the first, at the end
+_BEARABLE = 4.0  # measured on digits: accuracy 92 % without noise, 87 % at 1.5, 75 % at 2.8, 55 % at 3.9, 44 % at 5.3
 
 
 class MerfParameters(Section):
@@ -73,8 +75,11 @@ class Merf:
     def events(self, noise_multiplier: float) -> list[Event]:
         return [SampledGaussian(noise_multiplier)]
 
-    def queries(self, task: Task, noise_multiplier: float) -> list[Query]:
-        return [self._embedding(task, noise_multiplier).query]
+    def outlook(self, task: Task, noise_multiplier: float, crowd: Crowd) -> Outlook:
+        query, chosen = self._embedding(task, noise_multiplier).query, self._chosen
+        noise = noise_of_class_means(query, crowd, dimension=query.layout().size // task.schema.classes, bound=1.0)
+        made = chosen.generator_steps * chosen.generator_batch * task.schema.classes
+        return Outlook([query], noise, _BEARABLE, crowd.records, made)
 
     def steps(self, task: Task, noise_multiplier: float, per_class: int) -> PoolSteps:
         embedding = self._embedding(task, noise_multiplier)

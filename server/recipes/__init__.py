@@ -4,6 +4,7 @@ from silosynth.common.errors import ConfigError
 from silosynth.server.recipes.base import Recipe
 from silosynth.server.recipes.dosser import Dosser
 from silosynth.server.recipes.dpgeng import DpGeng
+from silosynth.server.recipes.evolution import EvolutionRecipe
 from silosynth.server.recipes.feddpsd import FedDpsd
 from silosynth.server.recipes.ldpdc import Ldpdc
 from silosynth.server.recipes.merf import MerfRecipe
@@ -15,6 +16,7 @@ from silosynth.server.recipes.sps import Sps
 _ALL: tuple[Recipe, ...] = (
     Dosser(),
     DpGeng(),
+    EvolutionRecipe(),
     FedDpsd(),
     Ldpdc(),
     MerfRecipe(),

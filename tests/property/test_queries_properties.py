@@ -27,6 +27,7 @@ from silosynth.common.queries import (
     Scores,
     SufficientStatistics,
     TeacherAnswers,
+    Votes,
     decode,
     digest,
     encode,
@@ -147,6 +148,16 @@ QUERIES: dict[str, st.SearchStrategy[Query]] = {
         LabelTraining, **{name: kind for name, kind in TRAINING.items() if name not in ("clip", "sampling_probability")}
     ),
     "private_training": st.builds(PrivateTraining, **TRAINING),
+    "votes": st.builds(
+        Votes,
+        schema=st.builds(Schema, st.tuples(SIDES, SIDES, st.integers(1, 3)), st.integers(1, 20)),
+        noise_multiplier=COMMON["noise_multiplier"],
+        backbone=DIGESTS,
+        features=st.integers(1, 8192),
+        candidates=DIGESTS,
+        per_class=st.integers(1, 300),
+        views=st.integers(1, 8),
+    ),
     "scores": st.builds(
         Scores,
         schema=st.builds(Schema, st.tuples(SIDES, SIDES, st.integers(1, 3)), st.integers(1, 100)),

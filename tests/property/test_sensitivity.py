@@ -24,6 +24,8 @@ from support.teaching import PROBABILITIES, answers_query, sub_teachers
 
 from silosynth.client.guard.mechanism import Mechanism
 from silosynth.client.mechanisms import MECHANISMS
+from silosynth.common.auxiliary import encode_records
+from silosynth.common.backbones import decode_backbone
 from silosynth.common.datasets.records import Records
 from silosynth.common.networks.extractors import draw_network
 from silosynth.common.networks.weights import encode_networks
@@ -40,9 +42,11 @@ from silosynth.common.queries import (
     Scores,
     SufficientStatistics,
     TeacherAnswers,
+    Votes,
 )
 from silosynth.common.queries.feature_sums import AUGMENTATIONS
 from silosynth.common.schema import Schema
+from silosynth.common.statistics.spatial import SpatialFeatures
 
 Vector = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -171,6 +175,24 @@ def score_queries(schema: Schema) -> st.SearchStrategy[Scores]:
 
 
 @st.composite
+def vote_queries(draw: st.DrawFn, schema: Schema) -> Votes:
+    """For any images, among them many that are the same, through honest and hostile networks."""
+    per_class, views = draw(st.integers(1, 4)), draw(st.integers(1, 2))
+    shape = (schema.classes * per_class * views, *schema.shape)
+    images = draw(arrays(np.uint8, shape) | st.just(np.zeros(shape, dtype=np.uint8)))
+    chosen = draw(st.sampled_from([HONEST, *HOSTILE]))
+    return Votes(
+        schema=schema,
+        noise_multiplier=1.0,
+        backbone=chosen,
+        features=SpatialFeatures(decode_backbone(SHELF[chosen], "shelf")).size(schema.shape),
+        candidates=shelve(encode_records(images)),
+        per_class=per_class,
+        views=views,
+    )
+
+
+@st.composite
 def answer_queries(draw: st.DrawFn, schema: Schema) -> TeacherAnswers:
     """A record changes a plain teacher, or one of several; steps are few, so that hostile ones still move it far."""
     usual = {
@@ -216,6 +238,7 @@ SUBJECTS = {
     "moments": Subject(moments_queries, GREY_IMAGES),
     "scores": Subject(score_queries, GREY_IMAGES),
     "sufficient_statistics": Subject(statistics_queries),
+    "votes": Subject(vote_queries, GREY_IMAGES),
     "teacher_answers": Subject(answer_queries, ROWS | SMALL_IMAGES, fewest_classes=2),
 }
 

@@ -14,7 +14,7 @@ from support.entropies import SeededEntropy
 from support.neighbours import nearest_neighbour_accuracy
 
 from silosynth.common.accounting import epsilon, rdp_epsilon
-from silosynth.common.auxiliary import encode_auxiliary
+from silosynth.common.auxiliary import encode_records
 from silosynth.common.datasets import Records, load
 from silosynth.common.errors import ConfigError
 from silosynth.common.partition import partition
@@ -166,7 +166,7 @@ class TestDosser:
 
     def test_projects_with_procedural_or_given_records(self, train: Records, tmp_path: Path) -> None:
         file = tmp_path / "auxiliary.safetensors"
-        file.write_bytes(encode_auxiliary(train.features[:100]))
+        file.write_bytes(encode_records(train.features[:100]))
         for auxiliary in (None, file):
             product = run("dosser", [train], 4.0, projected=9, auxiliary=auxiliary)
             assert np.isfinite(product.features).all()

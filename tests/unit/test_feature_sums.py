@@ -16,7 +16,7 @@ from silosynth.client.guard.entropy import SystemEntropy
 from silosynth.client.mechanisms.feature_sums import feature_sums
 from silosynth.common.accounting import epsilon, rdp_epsilon
 from silosynth.common.augmentation import OPS
-from silosynth.common.auxiliary import as_inputs, decode_auxiliary, encode_auxiliary, procedural_auxiliary
+from silosynth.common.auxiliary import as_inputs, decode_auxiliary, encode_records, procedural_auxiliary
 from silosynth.common.datasets.records import Records, to_unit_range
 from silosynth.common.errors import QueryError
 from silosynth.common.projection import principal_components
@@ -192,7 +192,7 @@ class TestSignals:
         assert tuple(OPS) == AUGMENTATIONS
 
     def test_auxiliary_records_make_the_basis(self) -> None:
-        artifact = encode_auxiliary(some_records(50).features)
+        artifact = encode_records(some_records(50).features)
         query = replace(PROJECTED, auxiliary=DIGEST)
         assert query.artifacts() == (DIGEST,)
         projection = signals_of(query, **{DIGEST: artifact})[0].projection
@@ -238,16 +238,16 @@ class TestAuxiliaryRecords:
 
     def test_artifacts_come_back(self) -> None:
         records = some_records(4)
-        flat = decode_auxiliary(encode_auxiliary(records.features), IMAGES)
+        flat = decode_auxiliary(encode_records(records.features), IMAGES)
         np.testing.assert_array_equal(flat, to_unit_range(records.features).reshape(4, -1))
 
     @pytest.mark.parametrize(
         ("content", "reason"),
         [
             (b"anything", "no safetensors file"),
-            (encode_auxiliary(np.zeros((4, 8, 8, 1), dtype=np.float32)), "no uint8 records of shape"),
-            (encode_auxiliary(np.zeros((4, 8, 8, 3), dtype=np.uint8)), "no uint8 records of shape"),
-            (encode_auxiliary(np.zeros((1, 8, 8, 1), dtype=np.uint8)), "not between 2 and"),
+            (encode_records(np.zeros((4, 8, 8, 1), dtype=np.float32)), "no uint8 records of shape"),
+            (encode_records(np.zeros((4, 8, 8, 3), dtype=np.uint8)), "no uint8 records of shape"),
+            (encode_records(np.zeros((1, 8, 8, 1), dtype=np.uint8)), "not between 2 and"),
         ],
     )
     def test_artifacts_are_checked(self, content: bytes, reason: str) -> None:

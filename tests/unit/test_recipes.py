@@ -31,16 +31,18 @@ TABLE = Schema((6,), 3)
 BRIEF: dict[str, dict[str, Any]] = {
     "dosser": {"signals": 20, "width": 8, "records_per_class": 2, "sampling_probability": 0.3, "steps": 30},
     "dpgeng": {
-        **{"generator_steps": 5, "extractors": 2, "extractor_steps": 2, "signals": 4, "sampling_probability": 0.3},
-        **{"expert_steps": 2, "steps": 3, "width": 4, "pool_per_class": 8, "records_per_class": 1, "features": 20},
+        **{"generator": {"generator_steps": 5, "features": 20}, "extractors": 2, "extractor_steps": 2, "signals": 4},
+        **{"expert_steps": 2, "steps": 3, "width": 4, "pool_per_class": 8, "records_per_class": 1},
+        **{"sampling_probability": 0.3},
     },
+    "evolution": {"evolution_steps": 2, "candidates": 6, "lookahead": 2, "records_per_class": 2},
     "feddpsd": {"rounds": 2, "inputs": 16, "private_steps": 5, "student_steps": 5, "generator_steps": 1},
     "merf": {"generator_steps": 5, "features": 20, "records_per_class": 2},
     "ndpdc": {"signals": 20, "width": 8, "records_per_class": 2, "sampling_probability": 0.3},
     "sps": {"images_per_class": 2, "steps": 3},
 }
 CLASSIFYING = sorted(RECIPES.keys() - BRIEF.keys())
-ONLY_IMAGES = {"dpgeng", "sps"}
+ONLY_IMAGES = {"dpgeng", "evolution", "sps"}
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +218,7 @@ class TestLdpdc:
 
 
 def test_an_unknown_recipe_is_told_the_names() -> None:
-    with pytest.raises(ConfigError, match=r"'dreams'.*dosser, dpgeng, feddpsd, ldpdc, merf, ndpdc, prototypes, ridge"):
+    with pytest.raises(ConfigError, match=r"'dreams'.*dosser, dpgeng, evolution, feddpsd, ldpdc, merf, ndpdc, proto"):
         recipe_named("dreams")
 
 
