@@ -53,10 +53,12 @@ def clipped(features: npt.NDArray[np.floating[Any]], center: float, clip: float,
     Values are cut towards zero, which never lengthens a vector; the bound gives way by what rounding errors of
     `dimension` additions may amount to.
     """
-    centered = features.astype(np.float64) - center
+    vectors = features.astype(np.float64)
+    vectors -= center
     bound = clip * (1 - (features.shape[1] + 16) * 2.0**-52)
-    norms = np.sqrt(np.square(centered).sum(axis=1, keepdims=True))
-    return np.asarray(np.trunc(centered * (bound / np.maximum(norms, bound)) / grid), dtype=np.int64)
+    norms = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+    vectors *= (bound / np.maximum(norms, bound) / grid)[:, None]
+    return np.asarray(np.trunc(vectors, out=vectors), dtype=np.int64)
 
 
 def grouped_sums(groups: Integers, members: Integers, values: Integers, count: int) -> Integers:

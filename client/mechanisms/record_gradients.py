@@ -15,7 +15,7 @@ from silosynth.client.mechanisms.exact_sums import clipped
 from silosynth.common.queries.base import fine_grid
 
 Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
 Gradients = Callable[[Tensor, Tensor, Tensor], Floats]
 
 _BATCH = 128
@@ -29,8 +29,8 @@ def clipped_sum(gradients: Gradients, weights: Tensor, seen: Tensor, labels: Ten
         blanks = _BATCH - len(part)
         filled = torch.cat([part, part.new_zeros(blanks, *part.shape[1:])])
         found = gradients(weights, filled, F.pad(their_labels, (0, blanks)))[: len(part)]
-        finite = np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0.0)
-        total += clipped(finite, 0.0, clip, grid).sum(axis=0)
+        found[~np.isfinite(found.sum(axis=1, dtype=np.float64))] = 0
+        total += clipped(found, 0.0, clip, grid).sum(axis=0)
     return total
 
 
@@ -46,4 +46,4 @@ def per_record_gradients(classifier: nn.Module) -> Gradients:
         return F.cross_entropy(logits, label[None])
 
     each = vmap(grad(loss), in_dims=(None, 0, 0))
-    return lambda weights, seen, labels: each(weights, seen, labels).detach().double().numpy()
+    return lambda weights, seen, labels: each(weights, seen, labels).detach().numpy()

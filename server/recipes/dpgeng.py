@@ -32,7 +32,7 @@ from silosynth.server.recipes.base import Ask, Product, Step, Steps, Summed, Tas
 from silosynth.server.recipes.feature_signals import Evidence, in_any_order, product, report
 from silosynth.server.recipes.federated_descent import FederatedDescent, weights_artifact
 from silosynth.server.recipes.outlook import Crowd, Outlook
-from silosynth.server.recipes.privacy_split import gaussian_noise, sampled_noise, shares_of
+from silosynth.server.recipes.privacy_split import divided
 from silosynth.server.synthesis.descent import Descent
 from silosynth.server.synthesis.enlarging import QUARTERS, enlarged_quarters
 from silosynth.server.synthesis.expert import Expert
@@ -92,17 +92,10 @@ class Noises:
             "matching": parameters.matching_share,
             "expert": parameters.expert_share if parameters.guided else 0.0,
         }
-        shares, rate = shares_of(weights), parameters.sampling_probability
-        counts = {"matching": parameters.signals, "expert": parameters.expert_steps}
-        if noise_multiplier == 0:
-            return cls(0.0, *(0.0 if name in shares else None for name in counts))
-        sampled = {
-            name: sampled_noise(shares[name] / noise_multiplier, rate, counts[name])
-            for name in counts
-            if name in shares
-        }
-        generator = gaussian_noise(shares["generator"] / noise_multiplier)
-        return cls(generator, sampled.get("matching"), sampled.get("expert"))
+        rate = parameters.sampling_probability
+        sampled = {"matching": (rate, parameters.signals), "expert": (rate, parameters.expert_steps)}
+        noises = divided(noise_multiplier, weights, sampled)
+        return cls(noises["generator"], noises.get("matching"), noises.get("expert"))
 
 
 class DpGeng:

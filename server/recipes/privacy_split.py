@@ -1,4 +1,4 @@
-"""How DP-GENG divides its budget: by shares of mu^2, as Gaussian differential privacy composes.
+"""How a recipe of several parts divides its budget: by shares of mu^2, as Gaussian differential privacy composes.
 
 That plan only says how the parts relate; how much noise all of them need follows from the exact accounting of their
 events together. (The paper's Theorem 2 is printed upside down, and its limit theorem under-reports: paper-notes.md,
@@ -24,3 +24,17 @@ def shares_of(weights: dict[str, float]) -> dict[str, float]:
     """mu of each part relative to the whole's; parts of weight 0 have none."""
     total = sum(weights.values())
     return {name: math.sqrt(weight / total) for name, weight in weights.items() if weight > 0}
+
+
+def divided(whole: float, weights: dict[str, float], sampled: dict[str, tuple[float, int]]) -> dict[str, float]:
+    """z of each part, if all of them shall cost about what one Gaussian mechanism at z = `whole` does.
+
+    `sampled` has Poisson rate and count of those that are no single Gaussian mechanism.
+    """
+    shares = shares_of(weights)
+    if whole == 0:
+        return dict.fromkeys(shares, 0.0)
+    return {
+        name: sampled_noise(share / whole, *sampled[name]) if name in sampled else gaussian_noise(share / whole)
+        for name, share in shares.items()
+    }

@@ -10,32 +10,25 @@ A row that is there already is not made again, and what silos answered is kept, 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import sys
-import time
 from dataclasses import dataclass
 from itertools import product as combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.accuracy_rows import draw, make_missing, split_records, table
-from support.entropies import SeededEntropy
+from support.kept_answers import Silos, made_by
 
-from silosynth.common.datasets import Records
 from silosynth.common.partition import partition
 from silosynth.common.projection import Projection
-from silosynth.common.queries.base import digest
 from silosynth.common.signals import Signals
-from silosynth.deploy.inprocess import InProcess
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import evaluate
-from silosynth.server.recipes import recipe_named
-from silosynth.server.recipes.base import Ask, Summed, Task, drive
+from silosynth.server.recipes.base import Task
 
 EPSILON, DELTA = 1.0, 1e-5
 SIGNALS = {"signals": 300, "sampling_probability": 0.02}
@@ -63,36 +56,6 @@ class Row:
     held_out: bool
 
 
-@dataclass
-class Silos:
-    """A federation in one process that gives the same answer to the same question, as guards do, from a folder."""
-
-    shards: list[Records]
-    folder: Path
-    seed: int
-    cpu_seconds: float = 0.0
-
-    def ask(self, ask: Ask) -> Summed:
-        query = ask.query
-        asked = hashlib.sha256(digest(query) + f"{len(self.shards)} {self.seed}".encode()).hexdigest()
-        file = self.folder / f"{asked[:32]}.npz"
-        if not file.exists():
-            self._answer(ask, file)
-        kept = np.load(file)
-        self.cpu_seconds += float(kept["cpu_seconds"])
-        return Summed(
-            {name: kept[name].astype(np.float64) for name in ("sums", "counts")}, len(self.shards), query.plan()
-        )
-
-    def _answer(self, ask: Ask, file: Path) -> None:
-        begun = time.process_time()
-        summed = InProcess(self.shards, SeededEntropy(self.seed)).ask(ask)
-        unfinished = file.with_suffix(".unfinished.npz")
-        blocks = {name: block.astype(np.float32) for name, block in summed.blocks.items()}
-        np.savez(unfinished, cpu_seconds=time.process_time() - begun, **blocks)
-        unfinished.rename(file)
-
-
 def main() -> None:
     options = _options()
     file = options.out / "rows.jsonl"
@@ -116,18 +79,11 @@ def main() -> None:
 def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
     train, test = split_records(options.data, options.classes, options.held_out)
     name, changes = VARIANTS[row.variant]
-    recipe = recipe_named(name)
     chosen = SIGNALS | {"records_per_class": row.records_per_class, "augmentation": options.augmentation}
     chosen |= changes if name == "ndpdc" else {"steps": options.steps} | changes
-    folder = options.out / f"answers-{row.data}{'-held-out' * row.held_out}"
-    folder.mkdir(exist_ok=True)
     shards = [train.take(part) for part in partition("iid", train.labels, row.silos, row.seed)]
-    silos, task = Silos(shards, folder, row.seed), Task(train.schema, EPSILON, DELTA, row.seed)
-    begun = time.process_time()
-    known = sum(1 for _ in folder.glob("*.npz"))
-    product = drive(recipe.steps(task, recipe.parameters(**chosen)), silos.ask)
-    asked = silos.cpu_seconds if sum(1 for _ in folder.glob("*.npz")) > known else 0.0
-    synthesis = time.process_time() - begun - asked
+    silos = Silos(shards, options.out / f"answers-{row.data}{'-held-out' * row.held_out}", row.seed)
+    product, seconds = made_by(name, chosen, Task(train.schema, EPSILON, DELTA, row.seed), silos)
     settings = EvaluationSettings(protocol=options.protocol, seeds=options.evaluations)
     evaluation = evaluate(product, test, settings)
     draw(product, train, options.out / f"{row.data}-{row.variant}-{row.records_per_class}-{row.silos}-{row.seed}.png")
@@ -136,11 +92,7 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
         "accuracy_by_run": [round(accuracy, 4) for accuracy in evaluation.accuracy_by_seed],
         "protocol": options.protocol,
         "parameters": chosen,
-        "cpu_seconds": {
-            "sampling": round(silos.cpu_seconds),
-            "synthesis": round(synthesis),
-            "evaluation": round(evaluation.cpu_seconds),
-        },
+        "cpu_seconds": seconds | {"evaluation": round(evaluation.cpu_seconds)},
     }
 
 

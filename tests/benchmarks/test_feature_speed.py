@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
 from support.entropies import SeededEntropy
 from support.guards import bench
+from support.timing import fastest_seconds, one_thread
 from torch import nn
 
 from silosynth.client.mechanisms.feature_sums import feature_sums
@@ -44,22 +44,9 @@ QUERY = FeatureSums(
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Processor time of threads that wait for each other would count twice."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-def fastest_seconds(work: Callable[[], object], rounds: int = 3) -> float:
-    """Of processor time: others may be using this machine."""
-    times = []
-    for _ in range(rounds):
-        started = time.process_time()
-        work()
-        times.append(time.process_time() - started)
-    return min(times)
+def alone() -> Iterator[None]:
+    with one_thread():
+        yield
 
 
 @pytest.mark.benchmark

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -174,6 +175,11 @@ def score_queries(schema: Schema) -> st.SearchStrategy[Scores]:
     return st.builds(Scores, schema=st.just(schema), noise_multiplier=st.just(1.0), model=chosen)
 
 
+@cache
+def spatial_features(backbone: str, shape: tuple[int, ...]) -> int:
+    return SpatialFeatures(decode_backbone(SHELF[backbone], "shelf")).size(shape)
+
+
 @st.composite
 def vote_queries(draw: st.DrawFn, schema: Schema) -> Votes:
     """For any images, among them many that are the same, through honest and hostile networks."""
@@ -185,7 +191,7 @@ def vote_queries(draw: st.DrawFn, schema: Schema) -> Votes:
         schema=schema,
         noise_multiplier=1.0,
         backbone=chosen,
-        features=SpatialFeatures(decode_backbone(SHELF[chosen], "shelf")).size(schema.shape),
+        features=spatial_features(chosen, schema.shape),
         candidates=shelve(encode_records(images)),
         per_class=per_class,
         views=views,

@@ -30,9 +30,10 @@ def make_missing(rows: Iterable[Any], made: Callable[[Any], dict[str, Any]], fil
 
 def split_records(data: Path, classes: int, held_out: bool) -> tuple[Records, Records]:
     """To train and to test with; held out are a sixth of the training records, and the test set is left alone."""
-    train = load(data, split="train", classes=classes)
+    declared = {} if str(data) == "digits" else {"classes": classes}
+    train = load(str(data), split="train", **declared)
     if not held_out:
-        return train, load(data, split="test", classes=classes)
+        return train, load(str(data), split="test", **declared)
     order = np.random.default_rng(0).permutation(len(train))
     return train.take(order[len(train) // 6 :]), train.take(order[: len(train) // 6])
 

@@ -15,6 +15,7 @@ from support.neighbours import nearest_neighbour_accuracy
 
 from silosynth.common.accounting import epsilon, rdp_epsilon
 from silosynth.common.auxiliary import encode_records
+from silosynth.common.config import parse
 from silosynth.common.datasets import Records, load
 from silosynth.common.errors import ConfigError
 from silosynth.common.partition import partition
@@ -27,6 +28,7 @@ from silosynth.server.recipes.base import Ask, Product, Summed, Task, drive
 from silosynth.server.recipes.dosser import Dosser
 from silosynth.server.recipes.feature_signals import Evidence, proportional_sizes
 from silosynth.server.recipes.ndpdc import Ndpdc
+from silosynth.server.recipes.outlook import Crowd
 from silosynth.server.synthesis.enlarging import enlarged_quarters
 from silosynth.server.synthesis.matching import Matcher
 
@@ -188,6 +190,31 @@ class TestDosser:
             *recipe.events(task, parameters, parameters.noise_for(task)),
         ]
         assert 0.5 < epsilon(spent, DELTA) < 0.95
+
+    def test_projects_with_what_a_generator_made_of_the_same_budget(self, train: Records) -> None:
+        recipe, federation = Dosser(), Watched([train])
+        chosen = QUICK | {"projected": 9, "generator": {"method": "merf", "features": 20, "generator_steps": 3}}
+        task, parameters = Task(train.schema, 1.0, DELTA), recipe.parameters(**chosen)
+        made = drive(recipe.steps(task, parameters), federation.ask)
+        assert np.isfinite(made.features).all()
+        first, *signals = federation.asked
+        assert first.network == "fourier"
+        assert all(query.auxiliary for query in signals)
+        spent = epsilon([query.event() for query in federation.asked], DELTA)
+        assert 0.99 <= spent <= 1.0
+        assert len(recipe.outlook(task, parameters, Crowd(1, 500)).queries) == len(federation.asked)
+
+    @pytest.mark.parametrize(
+        ("chosen", "complaint"),
+        [
+            ({"generator_share": 0.2}, "no generator"),
+            ({"generator": {"method": "merf"}}, "set projected"),
+            ({"generator": {"method": "merf"}, "projected": 9, "noise_multiplier": 1.0}, "leave out"),
+        ],
+    )
+    def test_takes_no_setting_that_would_do_nothing(self, chosen: dict[str, Any], complaint: str) -> None:
+        with pytest.raises(ConfigError, match=complaint):
+            parse(Dosser.parameters, chosen, "test")
 
     @pytest.mark.parametrize("content", [b"", b"PK nothing"])
     def test_names_a_release_that_is_none(self, content: bytes, train: Records, tmp_path: Path) -> None:

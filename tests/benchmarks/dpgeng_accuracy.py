@@ -1,0 +1,129 @@
+"""What every step of DP-GENG is worth, beside NDPDC and Dosser at the same budget: accuracies, as rows of JSON.
+
+    python tests/benchmarks/dpgeng_accuracy.py --data FASHION_MNIST_FOLDER --out RESULTS --seeds 0 1 2
+
+A row that is there already is not made again, and what silos answered is kept, so a stopped run goes on where it was.
+Every row spends the whole budget: a step that is left out leaves its share to the others. Contact sheets of all rows
+lie beside the file: those of "pool" show the generator's images, the others what was distilled.
+`--held-out` trains on five sixths of the training records and tests on the others: settings are chosen with that alone.
+`--table` prints the rows of a file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from itertools import product as combinations
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.accuracy_rows import draw, make_missing, split_records, table
+from support.kept_answers import Silos, made_by
+
+from silosynth.server.config import EvaluationSettings
+from silosynth.server.evaluation import evaluate
+from silosynth.server.recipes.base import Task
+
+DELTA = 1e-5
+SIGNALS = {"signals": 300, "sampling_probability": 0.02}
+POOL: dict[str, Any] = {"matching_share": 0.0, "guided": False, "packed": False, "typical": False}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "pool": ("dpgeng", POOL),
+    "+ init": ("dpgeng", POOL | {"packed": True, "typical": True}),
+    "+ matching": ("dpgeng", {"guided": False}),
+    "+ expert": ("dpgeng", {}),
+    "ndpdc": ("ndpdc", SIGNALS),
+    "dosser": ("dosser", SIGNALS | {"projected": 100, "enlarged": True}),
+}
+GENERATORS: dict[str, dict[str, Any]] = {
+    "merf": {"method": "merf"},
+    "merf-backbone": {"method": "merf", "embedding": "backbone"},
+    "evolution": {"method": "evolution"},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    data: str
+    variant: str
+    generator: str
+    epsilon: float
+    records_per_class: int
+    seed: int
+    held_out: bool
+
+
+def main() -> None:
+    options = _options()
+    file = options.out / "rows.jsonl"
+    if options.table:
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        print(table(rows, {"accuracy": lambda row: row["accuracy"]}))
+        return
+    torch.set_num_threads(1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    make_missing(_rows(options), lambda row: made(row, options), file)
+
+
+def _rows(options: argparse.Namespace) -> list[Row]:
+    """Those without a generator once, whichever there are."""
+    wanted = combinations(options.seeds, options.records, options.epsilons, options.variants, options.generators)
+    rows = [
+        Row(options.data.name, variant, generator if _generates(variant) else "", budget, count, seed, options.held_out)
+        for seed, count, budget, variant, generator in wanted
+    ]
+    return list(dict.fromkeys(rows))
+
+
+def _generates(variant: str) -> bool:
+    return VARIANTS[variant][0] == "dpgeng"
+
+
+def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
+    train, test = split_records(options.data, options.classes, row.held_out)
+    name, changes = VARIANTS[row.variant]
+    chosen = {"records_per_class": row.records_per_class, "augmentation": options.augmentation} | changes
+    if _generates(row.variant):
+        chosen |= {"generator": GENERATORS[row.generator] | options.generator_settings} | options.settings
+    silos = Silos([train], options.out / f"answers-{row.data}{'-held-out' * row.held_out}", row.seed)
+    product, seconds = made_by(name, chosen, Task(train.schema, row.epsilon, DELTA, row.seed), silos)
+    evaluation = evaluate(product, test, EvaluationSettings(protocol=options.protocol, seeds=options.evaluations))
+    title = [row.data, row.variant, row.generator, row.epsilon, row.records_per_class, row.seed]
+    draw(product, train, options.out / f"{'-'.join(str(part) for part in title if part != '')}.png")
+    return {
+        "accuracy": round(evaluation.accuracy, 4),
+        "accuracy_by_run": [round(accuracy, 4) for accuracy in evaluation.accuracy_by_seed],
+        "protocol": options.protocol,
+        "parameters": chosen,
+        "cpu_seconds": seconds | {"evaluation": round(evaluation.cpu_seconds)},
+    }
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder of images in IDX files or CIFAR batches")
+    parser.add_argument("--out", type=Path, required=True, help="folder for rows.jsonl, answers and contact sheets")
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--generators", nargs="+", default=["merf"], choices=list(GENERATORS))
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 10.0])
+    parser.add_argument("--records", nargs="+", type=int, default=[10, 50], help="synthetic records per class")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--augmentation", default="color,crop,cutout,scale,rotate", help="of signals and extractors")
+    settings = "as JSON; rows do not tell, so use another --out"
+    parser.add_argument("--settings", type=json.loads, default={}, help=f"other parameters of dpgeng, {settings}")
+    parser.add_argument("--generator-settings", type=json.loads, default={}, help=f"of its generator, {settings}")
+    parser.add_argument("--protocol", default="family-short")
+    parser.add_argument("--evaluations", type=int, default=3, help="models trained on each synthetic set")
+    parser.add_argument("--held-out", action="store_true")
+    parser.add_argument("--table", action="store_true", help="print what was found so far")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
