@@ -65,7 +65,9 @@ class _Network:
     def named(cls, name: str | None, schema: Schema) -> _Network:
         if not schema.is_image:
             raise ConfigError("evolution makes images, these records are rows of a table: choose another recipe")
-        backbone = load_backbone(name or BY_CHANNELS.get(schema.shape[2], BY_CHANNELS[1]))
+        if (chosen := name or BY_CHANNELS.get(schema.shape[2])) is None:
+            raise ConfigError(f"no shipped backbone looks at images of {schema.shape[2]} channels: set `backbone`")
+        backbone = load_backbone(chosen)
         content = encode_backbone(backbone)
         return cls(hashlib.sha256(content).hexdigest(), content, SpatialFeatures(backbone).size(schema.shape))
 

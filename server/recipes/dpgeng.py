@@ -103,8 +103,8 @@ class DpGeng:
     parameters: type[Section] = Parameters
     levers: tuple[dict[str, Any], ...] = ({"expert_share": 0.0}, {"matching_share": 0.0})
     post_processing = (
-        "A generator learns to reproduce the silos' noisy mean features. The synthetic images start as typical ones of "
-        "its making and are moved until networks trained on such images see in them the silos' noisy sums of features. "
+        "A generator makes images of noisy answers of the silos. The synthetic images start as typical ones of them "
+        "and are moved until networks trained on such images see in them the silos' noisy sums of features. "
         "No real record was ever copied or looked at."
     )
 

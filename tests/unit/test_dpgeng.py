@@ -37,11 +37,13 @@ from silosynth.server.synthesis.selection import any_of, packed, typical
 DELTA = 1e-5
 DIGITS = Schema((8, 8, 1), 10)
 BRIEF: dict[str, Any] = {
-    **{"generator": {"generator_steps": 150, "features": 500}},
+    **{"generator": {"method": "merf", "generator_steps": 150, "features": 500}},
     **{"pool_per_class": 40, "extractors": 2, "extractor_steps": 40},
     **{"signals": 20, "sampling_probability": 0.3, "width": 16, "steps": 60, "expert_steps": 4},
     **{"records_per_class": 4, "packed": False, "augmentation": "crop,scale"},
 }
+
+QUICK = BRIEF | {"generator": BRIEF["generator"] | {"generator_steps": 5}, "extractor_steps": 3, "steps": 3}
 
 
 @pytest.fixture(scope="module")
@@ -195,15 +197,13 @@ class TestGeng:
         ],
     )
     def test_every_step_can_be_left_out(self, left_out: dict[str, Any], questions: int, train: Records) -> None:
-        quick = BRIEF | {"generator": {"generator_steps": 5, "features": 500}, "extractor_steps": 3, "steps": 3}
-        made, asked = run("dpgeng", [train], 8.0, **quick | left_out)
+        made, asked = run("dpgeng", [train], 8.0, **QUICK | left_out)
         assert len(asked) == questions
         assert np.isfinite(made.features).all()
         assert len(made.features) == (160 if left_out.get("packed") else 40)
 
     def test_the_same_seed_asks_the_same(self, train: Records) -> None:
-        quick = BRIEF | {"generator": {"generator_steps": 5, "features": 500}, "extractor_steps": 3, "steps": 3}
-        first, second = (run("dpgeng", [train], 8.0, **quick)[1] for _ in range(2))
+        first, second = (run("dpgeng", [train], 8.0, **QUICK)[1] for _ in range(2))
         assert [ask.query for ask in first] == [ask.query for ask in second]
 
 

@@ -31,9 +31,9 @@ TABLE = Schema((6,), 3)
 BRIEF: dict[str, dict[str, Any]] = {
     "dosser": {"signals": 20, "width": 8, "records_per_class": 2, "sampling_probability": 0.3, "steps": 30},
     "dpgeng": {
-        **{"generator": {"generator_steps": 5, "features": 20}, "extractors": 2, "extractor_steps": 2, "signals": 4},
+        **{"generator": {"method": "merf", "generator_steps": 5, "features": 20}, "signals": 4},
+        **{"extractors": 2, "extractor_steps": 2, "sampling_probability": 0.3},
         **{"expert_steps": 2, "steps": 3, "width": 4, "pool_per_class": 8, "records_per_class": 1},
-        **{"sampling_probability": 0.3},
     },
     "evolution": {"evolution_steps": 2, "candidates": 6, "lookahead": 2, "records_per_class": 2},
     "feddpsd": {"rounds": 2, "inputs": 16, "private_steps": 5, "student_steps": 5, "generator_steps": 1},
