@@ -138,8 +138,10 @@ class DpGeng:
     def steps(self, task: Task, parameters: Parameters) -> Steps:
         noises = self._noises(task, parameters)
         pool = yield from parameters.generator.opened().steps(task, noises.generator, parameters.pool_per_class)
-        extractors = _extractors(task, pool, parameters)
-        start = _start(pool, extractors[0], task, parameters)
+        # Matching looks through all extractors, the choice of typical images through one.
+        count = parameters.extractors if noises.matching is not None else int(parameters.typical)
+        extractors = _extractors(task, pool, parameters, count)
+        start = _start(pool, extractors, task, parameters)
         matching = None
         if noises.matching is not None:
             matching = yield from _matching(task, extractors, parameters, noises.matching)
@@ -203,11 +205,11 @@ def _descent(parameters: Parameters) -> FederatedDescent:
     )
 
 
-def _extractors(task: Task, pool: Pool, parameters: Parameters) -> list[Network]:
+def _extractors(task: Task, pool: Pool, parameters: Parameters, count: int) -> list[Network]:
     made = []
-    for number in range(parameters.extractors):
+    for number in range(count):
         made.append(_learned(task, pool, parameters, number))
-        task.workplace.report((number + 1) / parameters.extractors, 0.0, what="training extractors")
+        task.workplace.report((number + 1) / count, 0.0, what="training extractors")
     return made
 
 
@@ -216,9 +218,9 @@ def _learned(task: Task, pool: Pool, parameters: Parameters, number: int) -> Net
     return trained_network(pool, task.schema, parameters.width, steps, augmentation, task.seed, number)
 
 
-def _start(pool: Pool, extractor: Network, task: Task, parameters: Parameters) -> Tensor:
+def _start(pool: Pool, extractors: list[Network], task: Task, parameters: Parameters) -> Tensor:
     count = parameters.records_per_class * (QUARTERS if parameters.packed else 1)
-    chosen = typical(pool, extractor, count, task.seed) if parameters.typical else any_of(pool, count, task.seed)
+    chosen = typical(pool, extractors[0], count, task.seed) if parameters.typical else any_of(pool, count, task.seed)
     return packed(chosen) if parameters.packed else chosen
 
 
