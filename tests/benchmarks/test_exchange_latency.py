@@ -3,7 +3,6 @@
 Guards are real processes with real ledgers (a durable commit each); couriers run in threads.
 """
 
-import contextlib
 import os
 import statistics
 import sys
@@ -12,19 +11,16 @@ from pathlib import Path
 
 import grpc
 import pytest
-from support.fake_federation import Courier, Identities, open_exchange
+from support.asked_guards import asked_guards
 
 from silosynth.common.datasets import load
 from silosynth.common.partition import partition
 from silosynth.common.queries import Mixtures, encode
 from silosynth.common.schema import Schema
 from silosynth.deploy.federation import LocalFederation
-from silosynth.deploy.processes import Processes
 from silosynth.protos.v1 import guard_pb2
 from silosynth.protos.v1.guard_pb2_grpc import GuardStub
 from silosynth.server.assembly import Assembly
-from silosynth.server.config import FederationSettings
-from silosynth.server.journal import Journal
 
 SILOS, QUESTIONS = 5, 60
 
@@ -32,24 +28,10 @@ SILOS, QUESTIONS = 5, 60
 @pytest.mark.benchmark
 def test_round_trip_of_a_tiny_query(tmp_path: Path) -> None:
     train = load("digits", split="train")
-    identities = Identities(tmp_path)
-    with (
-        Processes(tmp_path / "logs") as processes,
-        contextlib.closing(LocalFederation(tmp_path, processes)) as federation,
-    ):
-        for number, indices in enumerate(partition("iid", train.labels, SILOS, seed=0)):
-            policy = {"mechanisms": ["mixtures"], "consent": "auto"}
-            federation.add_silo(f"silo-{number}", train.take(indices), {"epsilon": 1e6, "delta": 1e-5}, policy)
-            federation.start_guard(f"silo-{number}")
-        for silo in federation.silos:
-            federation.wait_for_guard(silo)
+    shards = [train.take(part) for part in partition("iid", train.labels, SILOS, seed=0)]
+    with asked_guards(tmp_path, shards, mechanisms=["mixtures"]) as (federation, assembly):
         alone = _guard_alone(federation, train.schema)
-        with open_exchange(identities, federation.silos) as exchange:
-            for silo in federation.silos:
-                Courier(identities.courier(silo, federation.guard_address(silo)), exchange.address)
-            settings = FederationSettings(silos=tuple(federation.silos), quorum=SILOS)
-            assembly = Assembly(exchange, settings, Journal(tmp_path / "assembly.jsonl"))
-            fresh, replayed = (_ask_all(assembly, train.schema) for _ in range(2))
+        fresh, replayed = (_ask_all(assembly, train.schema) for _ in range(2))
     print(
         f"\nround trip, {SILOS} silos, {QUESTIONS} questions: median {1e3 * statistics.median(fresh):.1f} ms, worst "
         f"{1e3 * max(fresh):.1f} ms; one guard alone {1e3 * alone:.1f} ms; asked again (nothing to compute or store) "

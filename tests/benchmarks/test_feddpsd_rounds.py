@@ -4,7 +4,6 @@ Guards are real processes with real ledgers; couriers run in threads. The bare c
 records in one process, without ledger, network or files.
 """
 
-import contextlib
 import os
 import sys
 import time
@@ -13,22 +12,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.fake_federation import Courier, Identities, open_exchange
+from support.asked_guards import BUDGET, asked_guards
 
 from silosynth.common.datasets import Records, load
 from silosynth.common.partition import partition
 from silosynth.common.shipped import BY_CHANNELS
 from silosynth.deploy.federation import LocalFederation
 from silosynth.deploy.inprocess import InProcess
-from silosynth.deploy.processes import Processes
-from silosynth.server.assembly import Assembly
-from silosynth.server.config import FederationSettings
-from silosynth.server.journal import Journal
 from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Ask, Summed, Task, drive
 
 SILOS, ROUNDS, SETTLED = 5, 200, 50
-EPSILON = 1e6  # what the noise is has no part in how long it takes
 
 
 @pytest.mark.benchmark
@@ -37,26 +31,12 @@ def test_two_hundred_rounds(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     train = load("digits", split="train")
     shards = [train.take(part) for part in partition("iid", train.labels, SILOS, seed=0)]
-    identities = Identities(tmp_path)
     bare = _seconds_by_round(train, InProcess(shards).ask)
-    with (
-        Processes(tmp_path / "logs") as processes,
-        contextlib.closing(LocalFederation(tmp_path, processes)) as federation,
-    ):
-        for number, shard in enumerate(shards):
-            allowed = {"mechanisms": ["teacher_answers"], "backbones": [BY_CHANNELS[1]], "consent": "auto"}
-            federation.add_silo(f"silo-{number}", shard, {"epsilon": 2 * EPSILON, "delta": 1e-5}, allowed)
-            federation.start_guard(f"silo-{number}")
-        for silo in federation.silos:
-            federation.wait_for_guard(silo)
-        with open_exchange(identities, federation.silos) as exchange:
-            for silo in federation.silos:
-                Courier(identities.courier(silo, federation.guard_address(silo)), exchange.address)
-            settings = FederationSettings(silos=tuple(federation.silos), quorum=SILOS)
-            assembly = Assembly(exchange, settings, Journal(tmp_path / "assembly.jsonl"))
-            memory = list[int]()
-            whole = _seconds_by_round(train, assembly.ask, lambda: memory.append(_megabytes(federation)))
-        kept = [file for file in tmp_path.rglob("artifacts/*") if file.is_file()]
+    allowed = {"mechanisms": ["teacher_answers"], "backbones": [BY_CHANNELS[1]]}
+    with asked_guards(tmp_path, shards, **allowed) as (federation, assembly):
+        memory = list[int]()
+        whole = _seconds_by_round(train, assembly.ask, lambda: memory.append(_megabytes(federation)))
+    kept = [file for file in tmp_path.rglob("artifacts/*") if file.is_file()]
     print(
         f"\na round with {SILOS} silos: {1e3 * whole:.0f} ms, bare compute {1e3 * bare:.0f}, ratio {whole / bare:.2f}; "
         f"memory of server and guards after {SETTLED} rounds {memory[SETTLED]} MB, after {ROUNDS} {memory[-1]} MB; "
@@ -82,7 +62,7 @@ def _seconds_by_round(
         after_each()
         return answered
 
-    drive(recipe.steps(Task(train.schema, EPSILON, 1e-5), parameters), timed)
+    drive(recipe.steps(Task(train.schema, BUDGET, 1e-5), parameters), timed)
     return (ends[-1] - ends[0]) / (ROUNDS - 1)
 
 
