@@ -53,7 +53,7 @@ def _pooled(matrix: Matrix, cell: Cell, shards: list[Records], test: Records) ->
 def _alone(matrix: Matrix, cell: Cell, shards: list[Records], test: Records) -> Finding:
     """What each silo could do without the others, and without privacy."""
     begun = time.process_time()
-    scores = tuple(ceiling(shard, test, matrix.evaluation) for shard in shards)
+    scores = tuple(ceiling(shard, test, matrix.evaluation, cell.seed) for shard in shards)
     seconds = round(time.process_time() - begun, 2)
     return {"accuracy": float(np.mean(scores)), "accuracy_by_silo": scores, "evaluation_seconds": seconds}
 

@@ -17,8 +17,6 @@ from silosynth.server.evaluation.report import Evaluation
 from silosynth.server.evaluation.trials import Bench, Trial, ensemble_accuracy
 from silosynth.server.recipes.base import Product
 
-_CEILING_SEED = 0
-
 
 def evaluate(
     product: Product, test: Records, settings: EvaluationSettings, report: Callable[[float], None] = lambda share: None
@@ -68,10 +66,10 @@ def evaluate(
     )
 
 
-def ceiling(train: Records, test: Records, settings: EvaluationSettings) -> float:
+def ceiling(train: Records, test: Records, settings: EvaluationSettings, seed: int = 0) -> float:
     """Accuracy of the same model trained on the pooled real records. Only a simulation can know it."""
     bench = Bench(train, None, test, settings)
-    return float(bench.trial(bench.models[0], [_CEILING_SEED]).by_seed[0])
+    return float(bench.trial(bench.models[0], [seed]).by_seed[0])
 
 
 def _report_part(report: Callable[[float], None], number: int, parts: int, share: float) -> None:
