@@ -32,15 +32,11 @@ from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Task, drive
 
 EPSILON, DELTA = 1.0, 1e-5
+DOSSER = {"records_per_class": 50, "signals": 1000, "sampling_probability": 0.02, "steps": 3000}
 RECIPES: dict[str, dict[str, Any]] = {
     "ndpdc": {"records_per_class": 50, "signals": 1000, "sampling_probability": 0.02},
-    "dosser": {
-        "records_per_class": 50,
-        "signals": 1000,
-        "sampling_probability": 0.02,
-        "steps": 3000,
-        "proportional": True,
-    },
+    "dosser": DOSSER | {"proportional": True},
+    "dosser, as many of both": DOSSER,
     "ldpdc": {},
     "prototypes": {},
     "ridge": {"records_per_class": 50},
@@ -61,7 +57,7 @@ def main() -> None:
 
 
 def _row(name: str, silos: int, seed: int, train: Records, test: Records) -> dict[str, Any]:
-    recipe, begun = recipe_named(name), time.process_time()
+    recipe, begun = recipe_named(name.partition(",")[0]), time.process_time()
     shards = [train.take(part) for part in partition("iid", train.labels, silos, seed)]
     steps = recipe.steps(Task(train.schema, EPSILON, DELTA, seed), recipe.parameters(**RECIPES[name]))
     product = drive(steps, InProcess(shards, SeededEntropy(seed)).ask)
