@@ -16,8 +16,6 @@ Reference: Ghazi et al., "Deep learning with label differential privacy" (RRWith
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -28,12 +26,13 @@ from silosynth.client.guard.mechanism import Bench
 from silosynth.client.guard.noise import randomized_response
 from silosynth.client.mechanisms.exact_sums import report_steps
 from silosynth.client.mechanisms.public_networks import view_for
-from silosynth.client.mechanisms.teacher_training import taught
+from silosynth.client.mechanisms.teacher_training import hashes_of, taught
 from silosynth.common.datasets.records import Records
 from silosynth.common.networks.weights import flat_weights
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import LabelTraining
 from silosynth.common.queries.base import Response
+from silosynth.common.teaching.distillation import all_alike_if_no_numbers
 from silosynth.common.teaching.views import draw_classifier
 
 Integers = npt.NDArray[np.int64]
@@ -46,7 +45,7 @@ def label_training(query: LabelTraining, records: Records, bench: Bench) -> Inte
     nothing_known = np.full((half, query.schema.classes), 1 / query.schema.classes)
     first = told_labels(query, ordered.labels[:half], nothing_known, bench.entropy)
     report_steps(bench.report, 0, 1, 3)
-    prior = _probabilities(query, _trained(query, seen[:half], first, 0), seen[half:])
+    prior = _probabilities(_trained(query, seen[:half], first, 0), seen[half:])
     second = told_labels(query, ordered.labels[half:], prior, bench.entropy)
     report_steps(bench.report, 1, 2, 3)
     weights = flat_weights(_trained(query, seen, np.concatenate([first, second]), 1))
@@ -56,9 +55,7 @@ def label_training(query: LabelTraining, records: Records, bench: Bench) -> Inte
 
 def order_without_labels(records: Records, seed: int) -> Integers:
     """One that no label has a say in, whatever the order they came in."""
-    key = seed.to_bytes(8, "little")
-    hashes = [hashlib.blake2b(record.tobytes(), key=key, digest_size=8).digest() for record in records.features]
-    return np.argsort(np.array([int.from_bytes(digest, "little") for digest in hashes], dtype=np.uint64), kind="stable")
+    return np.argsort(hashes_of((record.tobytes() for record in records.features), seed), kind="stable")
 
 
 def told_labels(query: LabelTraining, labels: Integers, prior: Floats, entropy: Entropy) -> Integers:
@@ -79,15 +76,9 @@ def told_labels(query: LabelTraining, labels: Integers, prior: Floats, entropy: 
 
 def _trained(query: LabelTraining, seen: Tensor, told: Integers, stage: int) -> torch.nn.Module:
     classifier = draw_classifier(query.network, query.schema, query.features, query.seed)
-    return (
-        taught(classifier, seen, torch.from_numpy(told), query.steps, Dice(query.seed, stage))
-        if told.size
-        else classifier
-    )
+    return taught(classifier, seen, torch.from_numpy(told), query.steps, Dice(query.seed, stage))
 
 
 @torch.inference_mode()
-def _probabilities(query: LabelTraining, classifier: torch.nn.Module, seen: Tensor) -> Floats:
-    shares = classifier(seen).double().softmax(1).numpy()
-    finite = np.isfinite(shares).all(axis=1, keepdims=True)
-    return np.asarray(np.where(finite, shares, 1 / query.schema.classes))
+def _probabilities(classifier: torch.nn.Module, seen: Tensor) -> Floats:
+    return all_alike_if_no_numbers(classifier(seen).double().softmax(1).numpy())

@@ -14,7 +14,8 @@ from silosynth.common.backbones import Backbone, decode_backbone
 from silosynth.common.datasets.records import Features
 from silosynth.common.devices import pick_device
 from silosynth.common.errors import QueryError, VerificationFailed
-from silosynth.common.queries import LabelTraining, PrivateTraining, Scores, SufficientStatistics, TeacherAnswers, Votes
+from silosynth.common.queries import Scores, SufficientStatistics, TeacherAnswers, Votes
+from silosynth.common.queries.training import Training
 from silosynth.common.schema import Schema
 from silosynth.common.statistics.spatial import SpatialFeatures
 from silosynth.common.teaching.views import View
@@ -56,7 +57,7 @@ def _spatial(query: SufficientStatistics | Votes, bench: Bench) -> SpatialFeatur
     return spatial
 
 
-def view_for(query: LabelTraining | PrivateTraining | TeacherAnswers, bench: Bench) -> View:
+def view_for(query: Training | TeacherAnswers, bench: Bench) -> View:
     """How classifiers trained here see records."""
     backbone = _fitting_network(query.backbone, query.schema, bench) if query.backbone else None
     view = View(query.schema, backbone, pick_device(bench.device))

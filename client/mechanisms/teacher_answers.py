@@ -34,7 +34,7 @@ from silosynth.client.mechanisms.teachers import teachers_of
 from silosynth.common.datasets.records import Records
 from silosynth.common.networks.weights import with_weights
 from silosynth.common.queries import TeacherAnswers
-from silosynth.common.teaching.distillation import kept_gradients, named_choices
+from silosynth.common.teaching.distillation import all_alike_if_no_numbers, kept_gradients, named_choices
 from silosynth.common.teaching.inputs import decode_inputs
 from silosynth.common.teaching.views import draw_classifier
 
@@ -54,8 +54,7 @@ def teacher_answers(query: TeacherAnswers, records: Records, bench: Bench) -> In
 
 def answer(query: TeacherAnswers, teacher: Floats, student: Floats) -> Integers:
     """One teacher's: whatever its probabilities are, no row is longer than 1."""
-    finite = np.where(np.isfinite(teacher).all(axis=1, keepdims=True), teacher, 1 / query.schema.classes)
-    shares = np.clip(finite, 0.0, 1.0)
+    shares = np.clip(all_alike_if_no_numbers(teacher), 0.0, 1.0)
     if query.answers == "classes":
         return named_choices(shares, student, query.kept)
     if query.answers == "gradients":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -39,26 +40,30 @@ def train_teachers(query: TeacherAnswers, records: Records, bench: Bench) -> Ten
     for part in range(query.parts):
         own = records.take(np.flatnonzero(assigned == part))
         classifier = draw_classifier(query.network, query.schema, query.features, query.seed)
-        if len(own):
-            seen = view.of_records(own.flat()).cpu()
-            classifier = taught(classifier, seen, torch.from_numpy(own.labels), query.steps, Dice(query.seed, part))
-        teachers.append(flat_weights(classifier))
+        seen, labels = view.of_records(own.flat()).cpu(), torch.from_numpy(own.labels)
+        teachers.append(flat_weights(taught(classifier, seen, labels, query.steps, Dice(query.seed, part))))
         report_steps(bench.report, part, part + 1, query.parts)
     return torch.stack(teachers)
 
 
 def parts_of(records: Records, seed: int, parts: int) -> npt.NDArray[np.int64]:
     """The part of every record, by its own bytes alone: who else is there does not matter."""
+    labelled = zip(records.features, records.labels, strict=True)
+    hashes = hashes_of((record.tobytes() + int(label).to_bytes(8, "little") for record, label in labelled), seed)
+    return (hashes % np.uint64(parts)).astype(np.int64)
+
+
+def hashes_of(contents: Iterable[bytes], seed: int) -> npt.NDArray[np.uint64]:
+    """Of each by itself."""
     key = seed.to_bytes(8, "little")
-    hashes = (
-        hashlib.blake2b(record.tobytes() + int(label).to_bytes(8, "little"), key=key, digest_size=8).digest()
-        for record, label in zip(records.features, records.labels, strict=True)
-    )
-    return np.array([int.from_bytes(digest, "little") % parts for digest in hashes], dtype=np.int64)
+    digests = (hashlib.blake2b(content, key=key, digest_size=8).digest() for content in contents)
+    return np.frombuffer(b"".join(digests), dtype="<u8")
 
 
 def taught(classifier: nn.Module, seen: Tensor, labels: Tensor, most_steps: int, dice: Dice) -> nn.Module:
-    """The best of those looked at on the way, judged by records held out."""
+    """The best of those looked at on the way, judged by records held out; without records, the classifier as it is."""
+    if not len(labels):
+        return classifier
     judges = torch.arange(len(labels)) % _HELD_OUT == _HELD_OUT - 1
     learned, learned_labels = seen[~judges], labels[~judges]
     optimizer = torch.optim.AdamW(classifier.parameters(), _LEARNING_RATE, weight_decay=_WEIGHT_DECAY)

@@ -61,7 +61,8 @@ class Query(ABC):
     noise_multiplier: float
 
     def __init_subclass__(cls) -> None:
-        Query.kinds[cls.mechanism] = cls
+        if "mechanism" in vars(cls):  # else it is what several queries have in common
+            Query.kinds[cls.mechanism] = cls
 
     def __post_init__(self) -> None:
         """Checks what every query has; subclasses check their own parameters first."""

@@ -12,7 +12,8 @@ from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.layout import Layout
 from silosynth.common.queries.base import Query, Response, encode, in_range, inner_identity, length, require
 from silosynth.common.queries.label_training import LabelTraining
-from silosynth.common.queries.private_training import PrivateTraining, check_network, check_training
+from silosynth.common.queries.private_training import PrivateTraining
+from silosynth.common.queries.training import check_network, check_training
 
 TRAINED_PRIVATELY = ("dp-sgd", "label-dp")
 KINDS = ("plain", "sub-teachers", *TRAINED_PRIVATELY)

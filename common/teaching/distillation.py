@@ -47,3 +47,9 @@ def likeliest(student: npt.NDArray[np.floating], kept: int) -> npt.NDArray[np.in
 def named_choices(teacher: Array, student: npt.NDArray[np.floating], kept: int) -> npt.NDArray[np.int64]:
     """One row an input: 1 where the teacher's class is among the student's likeliest; else a row of zeros."""
     return np.asarray(likeliest(student, kept) == teacher.argmax(axis=1)[:, None], dtype=np.int64)
+
+
+def all_alike_if_no_numbers(probabilities: Array) -> Array:
+    """One row an input: a network that hostile records have broken has no opinion."""
+    finite = np.isfinite(probabilities).all(axis=1, keepdims=True)
+    return np.asarray(np.where(finite, probabilities, 1 / probabilities.shape[1]))

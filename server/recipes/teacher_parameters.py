@@ -10,12 +10,12 @@ from pydantic import Field, model_validator
 from silosynth.common.accounting import calibrate
 from silosynth.common.config import Section
 from silosynth.common.events import Event, LabelResponse, SampledGaussian
-from silosynth.common.queries import LabelTraining, TeacherAnswers
+from silosynth.common.queries import LabelTraining, PrivateTraining, TeacherAnswers
 from silosynth.server.recipes.base import Task
 from silosynth.server.recipes.outlook import Crowd, Outlook
 
 # About the noise at which a student loses half of what it learns without: digits, two silos, 512 inputs, when answers
-# were still stretched to length 1.
+# were still stretched to length 1. That of label-dp is a guess.
 _BEARABLE = {"plain": 1.0, "sub-teachers": 1.0, "dp-sgd": 0.35, "label-dp": 0.5}
 
 
@@ -78,7 +78,7 @@ class TeacherParameters(Section):
         return [SampledGaussian(noise_multiplier)] * self.rounds
 
     def outlook(self, query: TeacherAnswers, crowd: Crowd) -> Outlook:
-        noise = (_noise_of_training if query.trained_privately else _noise_of_answers)(query, crowd)
+        noise = _NOISES.get(query.teachers, _noise_of_answers)(query, crowd)
         return Outlook(
             [query] * self.rounds,
             noise,
@@ -100,13 +100,21 @@ def _noise_of_answers(query: TeacherAnswers, crowd: Crowd) -> float:
 
 
 def _noise_of_training(query: TeacherAnswers, crowd: Crowd) -> float:
-    """Its length in the mean gradient of all steps and silos, which is no longer than the clip; of labels, in what the
-    mean of a class's records tells."""
+    """Its length in the mean gradient of all steps and silos, which is no longer than the clip."""
     training = query.training()
-    if isinstance(training, LabelTraining):
-        kept = training.kept_probability(query.schema.classes)
-        others = (1 - kept) / (query.schema.classes - 1)
-        return math.sqrt(query.schema.classes / (crowd.silos * crowd.records)) / max(kept - others, 1e-9)
+    assert isinstance(training, PrivateTraining)
     weights, steps = training.layout().size, training.steps * crowd.silos
     drawn = training.sampling_probability * crowd.records
     return training.noise_multiplier * math.sqrt(weights / steps) / drawn
+
+
+def _noise_of_labels(query: TeacherAnswers, crowd: Crowd) -> float:
+    """Its length in what the responses of a class's records tell about the class."""
+    training, classes = query.training(), query.schema.classes
+    assert isinstance(training, LabelTraining)
+    kept = training.kept_probability(classes)
+    others = (1 - kept) / (classes - 1)
+    return math.sqrt(classes / (crowd.silos * crowd.records)) / max(kept - others, 1e-9)
+
+
+_NOISES = {"dp-sgd": _noise_of_training, "label-dp": _noise_of_labels}

@@ -19,10 +19,8 @@ from itertools import product as combinations
 from pathlib import Path
 from typing import Any
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support.accuracy_rows import draw, make_missing, split_records, table
+from support.accuracy_rows import draw, measured, parser_of, run, split_records
 from support.kept_answers import Silos, made_by
 
 from silosynth.server.config import EvaluationSettings
@@ -60,14 +58,7 @@ class Row:
 
 def main() -> None:
     options = _options()
-    file = options.out / "rows.jsonl"
-    if options.table:
-        rows = [json.loads(line) for line in file.read_text().splitlines()]
-        print(table(rows, {"accuracy": lambda row: row["accuracy"]}))
-        return
-    torch.set_num_threads(1)
-    options.out.mkdir(parents=True, exist_ok=True)
-    make_missing(_rows(options), lambda row: made(row, options), file)
+    run(options, _rows(options), made)
 
 
 def _rows(options: argparse.Namespace) -> list[Row]:
@@ -95,33 +86,18 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
     evaluation = evaluate(product, test, EvaluationSettings(protocol=options.protocol, seeds=options.evaluations))
     title = [row.data, row.variant, row.generator, row.epsilon, row.records_per_class, row.seed]
     draw(product, train, options.out / f"{'-'.join(str(part) for part in title if part != '')}.png")
-    return {
-        "accuracy": round(evaluation.accuracy, 4),
-        "accuracy_by_run": [round(accuracy, 4) for accuracy in evaluation.accuracy_by_seed],
-        "protocol": options.protocol,
-        "parameters": chosen,
-        "cpu_seconds": seconds | {"evaluation": round(evaluation.cpu_seconds)},
-    }
+    return measured(evaluation, options.protocol, chosen, seconds)
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of images in IDX files or CIFAR batches")
-    parser.add_argument("--out", type=Path, required=True, help="folder for rows.jsonl, answers and contact sheets")
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser = parser_of(__doc__, VARIANTS, "family-short")
     parser.add_argument("--generators", nargs="+", default=["merf"], choices=list(GENERATORS))
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 10.0])
     parser.add_argument("--records", nargs="+", type=int, default=[10, 50], help="synthetic records per class")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--augmentation", default="color,crop,cutout,scale,rotate", help="of signals and extractors")
     settings = "as JSON; rows do not tell, so use another --out"
     parser.add_argument("--settings", type=json.loads, default={}, help=f"other parameters of dpgeng, {settings}")
     parser.add_argument("--generator-settings", type=json.loads, default={}, help=f"of its generator, {settings}")
-    parser.add_argument("--protocol", default="family-short")
-    parser.add_argument("--evaluations", type=int, default=3, help="models trained on each synthetic set")
-    parser.add_argument("--held-out", action="store_true")
-    parser.add_argument("--table", action="store_true", help="print what was found so far")
     return parser.parse_args()
 
 

@@ -10,17 +10,14 @@ A row that is there already is not made again, and what silos answered is kept, 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import dataclass
 from itertools import product as combinations
 from pathlib import Path
 from typing import Any
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support.accuracy_rows import draw, make_missing, split_records, table
+from support.accuracy_rows import draw, measured, parser_of, run, split_records
 from support.kept_answers import Silos, made_by
 
 from silosynth.common.partition import partition
@@ -58,22 +55,12 @@ class Row:
 
 def main() -> None:
     options = _options()
-    file = options.out / "rows.jsonl"
-    if options.table:
-        print(
-            table(
-                [json.loads(line) for line in file.read_text().splitlines()], {"accuracy": lambda row: row["accuracy"]}
-            )
-        )
-        return
-    torch.set_num_threads(1)
-    options.out.mkdir(parents=True, exist_ok=True)
     _remember_bases()
     wanted = combinations(options.seeds, options.silos, options.records, options.variants)
     rows = (
         Row(options.data.name, variant, count, silos, seed, options.held_out) for seed, silos, count, variant in wanted
     )
-    make_missing(rows, lambda row: made(row, options), file)
+    run(options, rows, made)
 
 
 def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
@@ -87,13 +74,7 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
     settings = EvaluationSettings(protocol=options.protocol, seeds=options.evaluations)
     evaluation = evaluate(product, test, settings)
     draw(product, train, options.out / f"{row.data}-{row.variant}-{row.records_per_class}-{row.silos}-{row.seed}.png")
-    return {
-        "accuracy": round(evaluation.accuracy, 4),
-        "accuracy_by_run": [round(accuracy, 4) for accuracy in evaluation.accuracy_by_seed],
-        "protocol": options.protocol,
-        "parameters": chosen,
-        "cpu_seconds": seconds | {"evaluation": round(evaluation.cpu_seconds)},
-    }
+    return measured(evaluation, options.protocol, chosen, seconds)
 
 
 def _remember_bases() -> None:
@@ -112,20 +93,11 @@ def _remember_bases() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of images in IDX files or CIFAR batches")
-    parser.add_argument("--out", type=Path, required=True, help="folder for rows.jsonl, answers and contact sheets")
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser = parser_of(__doc__, VARIANTS, "family-short")
     parser.add_argument("--records", nargs="+", type=int, default=[10], help="synthetic records per class")
     parser.add_argument("--silos", nargs="+", type=int, default=[1])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=1500, help="of Dosser's optimization")
     parser.add_argument("--augmentation", default="color,crop,cutout,scale,rotate", help="of the signals")
-    parser.add_argument("--protocol", default="family-short")
-    parser.add_argument("--evaluations", type=int, default=3, help="models trained on each synthetic set")
-    parser.add_argument("--held-out", action="store_true")
-    parser.add_argument("--table", action="store_true", help="print what was found so far")
     return parser.parse_args()
 
 

@@ -21,10 +21,8 @@ from itertools import product as combinations
 from pathlib import Path
 from typing import Any
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from support.accuracy_rows import draw, make_missing, split_records, table
+from support.accuracy_rows import Scores, draw, parser_of, run, split_records
 from support.entropies import SeededEntropy
 
 from silosynth.common.datasets.records import Features
@@ -48,7 +46,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-SCORES: dict[str, Callable[[dict[str, Any]], float | None]] = {
+SCORES: Scores = {
     "hard": lambda row: row["accuracy"]["hard"],
     "gaussian": lambda row: row["accuracy"].get("gaussian"),
     "discriminant": lambda row: row["discriminant"],
@@ -68,19 +66,13 @@ class Row:
 
 def main() -> None:
     options = _options()
-    file = options.out / "rows.jsonl"
-    if options.table:
-        print(table([json.loads(line) for line in file.read_text().splitlines()], SCORES))
-        return
-    torch.set_num_threads(1)
-    options.out.mkdir(parents=True, exist_ok=True)
     _remember_what_networks_saw()
     wanted = combinations(options.seeds, options.silos, options.epsilons, options.variants)
     rows = (
         Row(options.data.name, variant, epsilon, silos, seed, options.images, options.held_out)
         for seed, silos, epsilon, variant in wanted
     )
-    make_missing(rows, lambda row: made(row, options), file)
+    run(options, rows, made, SCORES)
 
 
 def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
@@ -136,21 +128,13 @@ def _remember_what_networks_saw() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder of images in IDX files or CIFAR batches")
-    parser.add_argument("--out", type=Path, required=True, help="folder for rows.jsonl and contact sheets")
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--variants", nargs="+", default=["SPS", "SPS+"], choices=list(VARIANTS))
+    parser = parser_of(__doc__, VARIANTS, "quick")
+    parser.set_defaults(variants=["SPS", "SPS+"], evaluations=1)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0])
     parser.add_argument("--silos", nargs="+", type=int, default=[1, 5])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--images", type=int, default=100, help="synthetic images per class, of all silos together")
     parser.add_argument("--parameters", default="{}", help="more of the recipe's parameters, as JSON")
-    parser.add_argument("--protocol", default="quick")
     parser.add_argument("--steps", type=int, help="of the models' training; default: the protocol's")
-    parser.add_argument("--evaluations", type=int, default=1, help="models trained on each synthetic set")
-    parser.add_argument("--held-out", action="store_true")
-    parser.add_argument("--table", action="store_true", help="print what was found so far")
     return parser.parse_args()
 
 
