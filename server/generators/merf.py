@@ -47,7 +47,7 @@ class MerfParameters(Section):
     features: int = Field(2000, ge=2, le=1 << 14, multiple_of=2, description="random Fourier features")
     length_scale: float = Field(0.73, gt=0, description="distance, a value, at which records are unlike (fourier)")
     backbone: str | None = Field(None, description="name or file; default: the shipped one for grey or colour images")
-    generator_steps: int = Field(1000, ge=1, le=1_000_000)
+    generator_steps: int = Field(2000, ge=1, le=1_000_000)
     generator_batch: int = Field(20, ge=1, le=10_000, description="records of each class in a step")
     generator_rate: float = Field(3e-3, gt=0, description="of Adam at first; falls with the steps")
 
