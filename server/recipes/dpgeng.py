@@ -25,6 +25,7 @@ from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.networks.extractors import Network
 from silosynth.common.queries import FeatureSums, Query
+from silosynth.common.schema import Schema
 from silosynth.common.signals import Signals
 from silosynth.server.generators.base import Pool
 from silosynth.server.generators.choice import GeneratorChoice, MerfChoice
@@ -42,10 +43,10 @@ from silosynth.server.synthesis.selection import any_of, packed, typical
 
 _UNKNOWN = "0" * 64  # stands for a file that is yet to be made
 _COUNT_WEIGHT = 0.15
-_FRAGILITY = (
-    0.75  # what it bears of the noise that its generator bears; with merf on digits: accuracy 92 % without noise,
-)
-# 85 % at 1.2, 61 % at 2.2, 49 % at 3.1, 28 % at 4.2
+_LEAST_PACKED = 16  # pixels a side: of smaller images, quarters show nothing
+# What it bears of the noise that its generator bears; with merf on digits: accuracy 92 % without noise, 85 % at 1.2,
+# 61 % at 2.2, 49 % at 3.1, 28 % at 4.2.
+_FRAGILITY = 0.75
 
 
 class Parameters(Section):
@@ -59,7 +60,7 @@ class Parameters(Section):
     expert_share: float = Field(0.2, ge=0, description="of the expert's DP-SGD; 0: it knows the pool only")
     typical: bool = Field(True, description="start from typical images of the pool, else from any of it")
     guided: bool = Field(True, description="draw images towards what the expert takes for their class")
-    packed: bool = Field(True, description="four records from each image")
+    packed: bool | None = Field(None, description="four records from each image; default: if it has 16 pixels a side")
     extractors: int = Field(10, ge=1, le=256)
     extractor_steps: int = Field(200, ge=1, description="batches of the pool that an extractor learns from")
     width: int = Field(32, ge=1, le=1024)
@@ -74,6 +75,11 @@ class Parameters(Section):
     steps: int = Field(1000, ge=1, le=10_000_000, description="of the synthetic images")
     learning_rate: float = Field(0.05, gt=0)
     averaging: float = Field(0.99, ge=0, lt=1)
+
+    def fitting(self, schema: Schema) -> Parameters:
+        """With `packed` decided."""
+        fits = min(schema.shape[:2]) >= _LEAST_PACKED
+        return self if self.packed is not None else self.model_copy(update={"packed": fits})
 
 
 @dataclass(frozen=True)
@@ -122,11 +128,11 @@ class DpGeng:
         return Noises.of(parameters, whole)
 
     def outlook(self, task: Task, parameters: Parameters, crowd: Crowd) -> Outlook:
-        noises = self._noises(task, parameters)
+        noises, parameters = self._noises(task, parameters), parameters.fitting(task.schema)
         pool = parameters.generator.opened().outlook(task, noises.generator, crowd)
         queries = _later_queries(task, parameters, noises)
         sampled = parameters.sampling_probability * len(queries) * crowd.records
-        images = QUARTERS**parameters.packed * parameters.records_per_class * task.schema.classes
+        images = parameters.records_per_class * (QUARTERS if parameters.packed else 1) * task.schema.classes
         return Outlook(
             [*pool.queries, *queries],
             pool.noise_to_signal,
@@ -136,7 +142,7 @@ class DpGeng:
         )
 
     def steps(self, task: Task, parameters: Parameters) -> Steps:
-        noises = self._noises(task, parameters)
+        noises, parameters = self._noises(task, parameters), parameters.fitting(task.schema)
         pool = yield from parameters.generator.opened().steps(task, noises.generator, parameters.pool_per_class)
         # Matching looks through all extractors, the choice of typical images through one.
         count = parameters.extractors if noises.matching is not None else int(parameters.typical)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.schema import Schema
-from silosynth.server.synthesis.generator_networks import generator_network
+from silosynth.server.synthesis.generator_networks import patch_network
 
 _LATENT = 32
 _BATCH = 250
@@ -19,7 +19,7 @@ _BATCH = 250
 class ConditionalGenerator:
     def __init__(self, schema: Schema, seed: int) -> None:
         self._classes = schema.classes
-        self.network = generator_network(schema, _LATENT + schema.classes, seed)
+        self.network = patch_network(schema, _LATENT + schema.classes, seed)
 
     def draw(self, per_class: int, dice: Dice) -> tuple[Tensor, Tensor]:
         """New records, sorted by class, with gradients to the network."""

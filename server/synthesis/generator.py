@@ -15,7 +15,7 @@ from torch import Tensor
 
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.schema import Schema
-from silosynth.server.synthesis.generator_networks import generator_network
+from silosynth.server.synthesis.generator_networks import deep_network
 from silosynth.server.synthesis.pupil import Pupil
 
 LATENT = 64
@@ -29,7 +29,7 @@ class Generator:
 
     def __init__(self, schema: Schema, count: int, seed: int) -> None:
         self.schema = schema
-        self.network = generator_network(schema, LATENT, seed)
+        self.network = deep_network(schema, LATENT, seed)
         self.latents = Dice(seed, 1).normal(count, LATENT).requires_grad_()
         groups = [
             {"params": list(self.network.parameters()), "lr": _LEARNING_RATE},

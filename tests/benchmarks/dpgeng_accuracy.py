@@ -83,7 +83,8 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
         chosen |= {"generator": GENERATORS[row.generator] | options.generator_settings} | options.settings
     silos = Silos([train], options.out / f"answers-{row.data}{'-held-out' * row.held_out}", row.seed)
     product, seconds = made_by(name, chosen, Task(train.schema, row.epsilon, DELTA, row.seed), silos)
-    evaluation = evaluate(product, test, EvaluationSettings(protocol=options.protocol, seeds=options.evaluations))
+    settings = EvaluationSettings(protocol=options.protocol, steps=options.evaluation_steps, seeds=options.evaluations)
+    evaluation = evaluate(product, test, settings)
     title = [row.data, row.variant, row.generator, row.epsilon, row.records_per_class, row.seed]
     draw(product, train, options.out / f"{'-'.join(str(part) for part in title if part != '')}.png")
     return measured(evaluation, options.protocol, chosen, seconds)
@@ -95,6 +96,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 10.0])
     parser.add_argument("--records", nargs="+", type=int, default=[10, 50], help="synthetic records per class")
     parser.add_argument("--augmentation", default="color,crop,cutout,scale,rotate", help="of signals and extractors")
+    parser.add_argument("--evaluation-steps", type=int, help="of each model's training; default: the protocol's")
     settings = "as JSON; rows do not tell, so use another --out"
     parser.add_argument("--settings", type=json.loads, default={}, help=f"other parameters of dpgeng, {settings}")
     parser.add_argument("--generator-settings", type=json.loads, default={}, help=f"of its generator, {settings}")

@@ -63,6 +63,7 @@ def measured(evaluation: Evaluation, protocol: str, chosen: dict[str, Any], seco
         "accuracy": round(evaluation.accuracy, 4),
         "accuracy_by_run": [round(accuracy, 4) for accuracy in evaluation.accuracy_by_seed],
         "protocol": protocol,
+        "evaluation_steps": evaluation.steps,
         "parameters": chosen,
         "cpu_seconds": seconds | {"evaluation": round(evaluation.cpu_seconds)},
     }

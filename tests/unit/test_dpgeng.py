@@ -202,6 +202,13 @@ class TestGeng:
         assert np.isfinite(made.features).all()
         assert len(made.features) == (160 if left_out.get("packed") else 40)
 
+    def test_small_images_are_not_packed_unless_asked_for(self) -> None:
+        sides = {8: False, 15: False, 16: True, 28: True}
+        for side, fits in sides.items():
+            schema = Schema((side, 28, 1), 10)
+            assert Parameters().fitting(schema).packed is fits
+            assert Parameters(packed=not fits).fitting(schema).packed is not fits
+
     def test_the_same_seed_asks_the_same(self, train: Records) -> None:
         first, second = (run("dpgeng", [train], 8.0, **QUICK)[1] for _ in range(2))
         assert [ask.query for ask in first] == [ask.query for ask in second]
