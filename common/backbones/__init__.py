@@ -2,7 +2,7 @@
 
 from silosynth.common.backbones.backbone import Backbone
 from silosynth.common.backbones.blueprint import Blueprint
-from silosynth.common.backbones.sources import SHIPPED, backbone, imported_backbone, load_backbone
+from silosynth.common.backbones.sources import SHIPPED, backbone, backbone_for, imported_backbone, load_backbone
 from silosynth.common.backbones.storage import decode_backbone, encode_backbone, save_backbone
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Backbone",
     "Blueprint",
     "backbone",
+    "backbone_for",
     "decode_backbone",
     "encode_backbone",
     "imported_backbone",

@@ -13,6 +13,8 @@ from silosynth.common.backbones.registry import ARCHITECTURES
 from silosynth.common.backbones.storage import load_tensors, read_backbone
 from silosynth.common.config import parse
 from silosynth.common.errors import ConfigError, DataError
+from silosynth.common.schema import Schema
+from silosynth.common.shipped import BY_CHANNELS
 
 _WEIGHTS = Path(__file__).parent / "weights"
 SHIPPED = tuple(sorted(file.stem for file in _WEIGHTS.glob("*.safetensors")))
@@ -38,6 +40,21 @@ def load_backbone(source: str | Path) -> Backbone:
         f"there is no backbone {str(source)!r}: name a .safetensors file, one that is shipped ({', '.join(SHIPPED)}), "
         f"or one trained on ImageNet and published ({', '.join(published())})"
     )
+
+
+def backbone_for(schema: Schema, name: str | None) -> Backbone:
+    """The named one, else the shipped one for such images; ConfigError if it cannot look at them."""
+    channels = schema.shape[2]
+    chosen = name or BY_CHANNELS.get(channels)
+    if chosen is None:
+        raise ConfigError(f"no backbone is shipped for images of {channels} channels: set `backbone` to one for them")
+    backbone = load_backbone(chosen)
+    if channels not in (1, backbone.blueprint.channels):
+        raise ConfigError(
+            f"backbone {chosen} looks at images of {backbone.blueprint.channels} channels, these have {channels}: "
+            "choose another"
+        )
+    return backbone
 
 
 def imported_backbone(weights: Path, blueprint: dict[str, Any]) -> Backbone:

@@ -8,30 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from silosynth.common.backbones import Backbone, load_backbone
-from silosynth.common.errors import ConfigError
+from silosynth.common.backbones import Backbone
 from silosynth.common.schema import Schema
-from silosynth.common.shipped import BY_CHANNELS
 from silosynth.server.evaluation.examples import Examples
 
 _READ_BATCH = 512
 _HEAD_ITERATIONS = 100
 _HEAD_PENALTY = 1e-2  # chosen on the training part of Fashion-MNIST; from 3e-3 to 3e-2 it hardly matters
-
-
-def backbone_for(schema: Schema, name: str | None) -> Backbone:
-    """The named one, else the shipped one for such images; ConfigError if it cannot look at them."""
-    channels = schema.shape[2]
-    chosen = name or BY_CHANNELS.get(channels)
-    if chosen is None:
-        raise ConfigError(f"no backbone is shipped for images of {channels} channels: set evaluation.backbone")
-    backbone = load_backbone(chosen)
-    if channels not in (1, backbone.blueprint.channels):
-        raise ConfigError(
-            f"evaluation.backbone {chosen} looks at images of {backbone.blueprint.channels} channels, these have "
-            f"{channels}: choose another backbone"
-        )
-    return backbone
 
 
 class TunedBackbone(nn.Module):

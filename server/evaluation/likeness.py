@@ -12,11 +12,12 @@ import numpy.typing as npt
 import torch
 from scipy.spatial.distance import cdist
 
+from silosynth.common.backbones import backbone_for
 from silosynth.common.config import Section
 from silosynth.common.datasets.records import Labels, Records
 from silosynth.common.shipped import BY_CHANNELS
 from silosynth.server.evaluation.examples import Examples
-from silosynth.server.evaluation.finetuning import TunedBackbone, backbone_for
+from silosynth.server.evaluation.finetuning import TunedBackbone
 
 Points = npt.NDArray[np.float64]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 
 from silosynth.common.accounting import calibrate
-from silosynth.common.backbones import encode_backbone
+from silosynth.common.backbones import backbone_for, encode_backbone
 from silosynth.common.devices import pick_device
 from silosynth.common.events import SampledGaussian
 from silosynth.common.queries import Scores
 from silosynth.common.schema import Schema
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation.examples import Examples
-from silosynth.server.evaluation.finetuning import TunedBackbone, backbone_for
+from silosynth.server.evaluation.finetuning import TunedBackbone
 from silosynth.server.evaluation.intervals import noisy_share
 from silosynth.server.evaluation.report import SiloScore
 from silosynth.server.recipes.base import Ask, Product, Summed

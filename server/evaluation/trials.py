@@ -9,13 +9,14 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from silosynth.common.backbones import backbone_for
 from silosynth.common.datasets.records import Labels, Records
 from silosynth.common.devices import pick_device
 from silosynth.common.errors import ConfigError, DataError
 from silosynth.common.schema import Schema
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation.examples import Examples, SoftLabels
-from silosynth.server.evaluation.finetuning import TunedBackbone, backbone_for
+from silosynth.server.evaluation.finetuning import TunedBackbone
 from silosynth.server.evaluation.intervals import interval
 from silosynth.server.evaluation.models import BACKBONE, build_model, models_for
 from silosynth.server.evaluation.protocols import PROTOCOLS

@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from silosynth.common.auxiliary import as_inputs, encode_records
-from silosynth.common.backbones import encode_backbone, load_backbone
+from silosynth.common.backbones import backbone_for, encode_backbone
 from silosynth.common.config import Section
 from silosynth.common.datasets.records import Features, Labels, to_unit_range
 from silosynth.common.errors import ConfigError
@@ -26,7 +26,6 @@ from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import Votes
 from silosynth.common.schema import Schema
-from silosynth.common.shipped import BY_CHANNELS
 from silosynth.common.statistics.spatial import SpatialFeatures
 from silosynth.server.generators.base import Pool, PoolSteps
 from silosynth.server.generators.population import Population
@@ -65,9 +64,7 @@ class _Network:
     def named(cls, name: str | None, schema: Schema) -> _Network:
         if not schema.is_image:
             raise ConfigError("evolution makes images, these records are rows of a table: choose another recipe")
-        if (chosen := name or BY_CHANNELS.get(schema.shape[2])) is None:
-            raise ConfigError(f"no shipped backbone looks at images of {schema.shape[2]} channels: set `backbone`")
-        backbone = load_backbone(chosen)
+        backbone = backbone_for(schema, name)
         content = encode_backbone(backbone)
         return cls(hashlib.sha256(content).hexdigest(), content, SpatialFeatures(backbone).size(schema.shape))
 

@@ -16,14 +16,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from silosynth.common.backbones import Backbone, encode_backbone, load_backbone
+from silosynth.common.backbones import Backbone, backbone_for, encode_backbone
 from silosynth.common.config import Section
 from silosynth.common.devices import pick_device
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import FeatureSums, SufficientStatistics
-from silosynth.common.shipped import BY_CHANNELS
 from silosynth.common.signals import Signals
 from silosynth.common.statistics.spatial import SpatialFeatures
 from silosynth.server.generators.base import Pool, PoolSteps
@@ -112,8 +111,7 @@ class Merf:
             return self._fourier(task, noise_multiplier)
         if not task.schema.is_image:
             raise ConfigError('embedding = "backbone" is for images, these records are rows: set "fourier"')
-        channels = task.schema.shape[2]
-        return _seen(load_backbone(self._chosen.backbone or BY_CHANNELS[channels]), task, noise_multiplier)
+        return _seen(backbone_for(task.schema, self._chosen.backbone), task, noise_multiplier)
 
     def _fourier(self, task: Task, noise_multiplier: float) -> Embedding:
         query = FeatureSums(

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from silosynth.common.accounting import calibrate
-from silosynth.common.backbones import Backbone, load_backbone
+from silosynth.common.backbones import Backbone, backbone_for
 from silosynth.common.config import Section
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.queries import Moments, SufficientStatistics
 from silosynth.common.queries.moments import layer_size
-from silosynth.common.shipped import BY_CHANNELS
 from silosynth.common.synthesis.engine import Report, Sketch
 from silosynth.common.synthesis.spatial_sps import discriminant
 from silosynth.common.synthesis.sps import Answer, Job, converse, questions
@@ -134,4 +133,4 @@ def _check(task: Task) -> None:
 
 
 def _backbone(task: Task, parameters: SpsParameters) -> Backbone:
-    return load_backbone(parameters.backbone or BY_CHANNELS.get(task.schema.shape[2], BY_CHANNELS[3]))
+    return backbone_for(task.schema, parameters.backbone)

@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from silosynth.common.backbones import Backbone, encode_backbone, load_backbone
+from silosynth.common.backbones import Backbone, backbone_for, encode_backbone
 from silosynth.common.datasets.records import Features, to_bytes_range
 from silosynth.common.devices import pick_device
 from silosynth.common.queries import TeacherAnswers
 from silosynth.common.schema import Schema
-from silosynth.common.shipped import BY_CHANNELS
 from silosynth.common.teaching.inputs import encode_inputs
 from silosynth.common.teaching.views import View
 from silosynth.server.recipes.base import Ask, Task
@@ -37,8 +36,7 @@ class Questions:
     def of(cls, task: Task, parameters: TeacherParameters) -> Questions:
         backbone = None
         if task.schema.is_image:
-            usual = BY_CHANNELS.get(task.schema.shape[2], BY_CHANNELS[3])
-            backbone = load_backbone(parameters.backbone or usual)
+            backbone = backbone_for(task.schema, parameters.backbone)
         return cls(task.schema, parameters, parameters.noise_for(task), task.seed, backbone)
 
     def view(self, network: str) -> View:

@@ -11,14 +11,14 @@ import torch
 from pydantic import TypeAdapter
 from torch import nn
 
-from silosynth.common.backbones import Backbone, backbone, save_backbone
+from silosynth.common.backbones import Backbone, backbone, backbone_for, save_backbone
 from silosynth.common.datasets import Records
 from silosynth.common.errors import ConfigError
 from silosynth.common.schema import Schema
 from silosynth.server.config import EvaluationSettings, ModelName
 from silosynth.server.evaluation import ceiling, model_for
 from silosynth.server.evaluation.examples import Examples
-from silosynth.server.evaluation.finetuning import TunedBackbone, backbone_for
+from silosynth.server.evaluation.finetuning import TunedBackbone
 from silosynth.server.evaluation.models import build_model
 from silosynth.server.evaluation.protocols import PROTOCOLS
 from silosynth.server.evaluation.training import predict, train
