@@ -27,8 +27,10 @@ def principal_components(features: Tensor, dimension: int) -> Projection:
 
     Eigenvectors have no sign of their own, so the largest entry of each is made positive. They are sensitive to
     rounding, hence double precision; that of the features turns the smaller ones by far less than the noise does.
+    Features without finite numbers, as a hostile server's weights may compute them, count as zeros.
     """
-    exact = features.double()
+    finite = features.isfinite().all(dim=1, keepdim=True)
+    exact = features.where(finite, 0.0).double()
     center = exact.mean(dim=0)
     centered = exact - center
     _, vectors = torch.linalg.eigh(centered.T @ centered)

@@ -217,6 +217,14 @@ class TestPrincipalComponents:
         torch.testing.assert_close(variances.double(), expected, rtol=1e-4, atol=0)
         torch.testing.assert_close(projected.mean(dim=0), torch.zeros(10), rtol=0, atol=1e-4)
 
+    @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+    def test_features_that_are_no_numbers_leave_a_basis(self, number: float) -> None:
+        features = self.features()
+        features[1:] = number
+        projection = principal_components(features, 10)
+        assert torch.allclose(projection.basis.T @ projection.basis, torch.eye(10), atol=1e-5)
+        assert projection.center.isfinite().all()
+
     def test_never_lengthen_a_vector(self) -> None:
         basis = principal_components(self.features(), 30).basis
         torch.testing.assert_close(basis.T @ basis, torch.eye(30))
