@@ -163,22 +163,22 @@ class Scores(_message.Message):
     def __init__(self, model: _Optional[str] = ...) -> None: ...
 
 class PrivateTraining(_message.Message):
-    __slots__ = ("network", "backbone", "seed", "steps", "sampling_probability", "clip", "features")
+    __slots__ = ("network", "backbone", "seed", "steps", "features", "sampling_probability", "clip")
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     BACKBONE_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
     CLIP_FIELD_NUMBER: _ClassVar[int]
-    FEATURES_FIELD_NUMBER: _ClassVar[int]
     network: str
     backbone: str
     seed: int
     steps: int
+    features: int
     sampling_probability: float
     clip: float
-    features: int
-    def __init__(self, network: _Optional[str] = ..., backbone: _Optional[str] = ..., seed: _Optional[int] = ..., steps: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., clip: _Optional[float] = ..., features: _Optional[int] = ...) -> None: ...
+    def __init__(self, network: _Optional[str] = ..., backbone: _Optional[str] = ..., seed: _Optional[int] = ..., steps: _Optional[int] = ..., features: _Optional[int] = ..., sampling_probability: _Optional[float] = ..., clip: _Optional[float] = ...) -> None: ...
 
 class LabelTraining(_message.Message):
     __slots__ = ("network", "backbone", "seed", "steps", "features")
