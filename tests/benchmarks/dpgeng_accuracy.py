@@ -36,7 +36,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "+ matching": ("dpgeng", {"guided": False}),
     "+ expert": ("dpgeng", {}),
     "ndpdc": ("ndpdc", SIGNALS),
-    "dosser": ("dosser", SIGNALS | {"projected": 100, "enlarged": True}),
+    "dosser": ("dosser", SIGNALS),
+    "dosser, SER, PEA": ("dosser", SIGNALS | {"projected": 100, "enlarged": True}),
 }
 GENERATORS: dict[str, dict[str, Any]] = {
     "merf": {"method": "merf"},
@@ -79,6 +80,8 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
     train, test = split_records(options.data, options.classes, row.held_out)
     name, changes = VARIANTS[row.variant]
     chosen = {"records_per_class": row.records_per_class, "augmentation": options.augmentation} | changes
+    if name == "dosser":  # as in feature_accuracy.py's table
+        chosen |= {"steps": 1200 if row.records_per_class <= 10 else 400}
     if _generates(row.variant):
         chosen |= {"generator": GENERATORS[row.generator] | options.generator_settings} | options.settings
     silos = Silos([train], options.out / f"answers-{row.data}{'-held-out' * row.held_out}", row.seed)
