@@ -31,6 +31,7 @@ from silosynth.server.recipes.outlook import Crowd, Outlook, noise_of_class_mean
 from silosynth.server.synthesis.conditional_generator import ConditionalGenerator
 from silosynth.server.synthesis.denoise import denoised_counts
 from silosynth.server.synthesis.generator_networks import tensors_of
+from silosynth.server.synthesis.trained_once import trained_once
 
 _COUNT_WEIGHT = 0.125  # kappa: a power of two, as sufficient statistics want it
 _SMALLEST_RATE = 0.01  # of the first, at the end
@@ -88,9 +89,18 @@ class Merf:
         return Pool(records, labels, {"generator": tensors_of(generator.network)})
 
     def _trained(self, task: Task, embedding: Embedding, wanted: Tensor) -> ConditionalGenerator:
-        """The generator learns as long as it is told; the rate falls, so that it settles."""
-        chosen, dice = self._chosen, Dice(task.seed, 0)
         generator = ConditionalGenerator(task.schema, task.seed)
+        trained_once(
+            generator.network,
+            task.workplace.checkpoints,
+            (wanted, embedding.query, self._chosen),
+            lambda: self._train(generator, task, embedding, wanted),
+        )
+        return generator
+
+    def _train(self, generator: ConditionalGenerator, task: Task, embedding: Embedding, wanted: Tensor) -> None:
+        """As long as it is told; the rate falls, so that the generator settles."""
+        chosen, dice = self._chosen, Dice(task.seed, 0)
         optimizer = torch.optim.Adam(generator.network.parameters(), chosen.generator_rate)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
             optimizer, chosen.generator_steps, _SMALLEST_RATE * chosen.generator_rate
@@ -104,7 +114,6 @@ class Merf:
             optimizer.step()
             schedule.step()
             task.workplace.report(step / chosen.generator_steps, float(loss.detach()), what="training a generator")
-        return generator
 
     def _embedding(self, task: Task, noise_multiplier: float) -> Embedding:
         if self._chosen.embedding == "fourier":

@@ -10,7 +10,7 @@ Steps 1, 3 and 4 are paid for; their shares of the budget are public numbers. A 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -19,11 +19,13 @@ from pydantic import Field
 from torch import Tensor
 
 from silosynth.common.accounting import calibrate
+from silosynth.common.auxiliary import as_inputs
 from silosynth.common.config import Section
 from silosynth.common.devices import fast_type, pick_device
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.networks.extractors import Network
+from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import FeatureSums, Query
 from silosynth.common.schema import Schema
 from silosynth.common.signals import Signals
@@ -37,12 +39,14 @@ from silosynth.server.recipes.privacy_split import divided
 from silosynth.server.synthesis.descent import Descent
 from silosynth.server.synthesis.enlarging import QUARTERS, enlarged_quarters
 from silosynth.server.synthesis.expert import Expert
+from silosynth.server.synthesis.generator_networks import tensors_of
 from silosynth.server.synthesis.matching import Matcher
-from silosynth.server.synthesis.pool_training import trained_network
+from silosynth.server.synthesis.pool_training import PoolTraining
 from silosynth.server.synthesis.selection import any_of, packed, typical
 
 _UNKNOWN = "0" * 64  # stands for a file that is yet to be made
 _COUNT_WEIGHT = 0.15
+_EXPERT_SEES = 4  # one image of so many in a step: a quarter of the time, and as good a say over several steps
 _LEAST_PACKED = 16  # pixels a side: of smaller images, quarters show nothing
 # What it bears of the noise that its generator bears; with merf on digits: accuracy 92 % without noise, 85 % at 1.2,
 # 61 % at 2.2, 49 % at 3.1, 28 % at 4.2.
@@ -75,6 +79,12 @@ class Parameters(Section):
     steps: int = Field(1000, ge=1, le=10_000_000, description="of the synthetic images")
     learning_rate: float = Field(0.05, gt=0)
     averaging: float = Field(0.99, ge=0, lt=1)
+    at_once: int = Field(10, ge=1, description="images per class that a step looks at, drawn anew; at most all")
+
+    @property
+    def looked_at(self) -> int:
+        """Images per class in a step."""
+        return min(self.at_once, self.records_per_class)
 
     def fitting(self, schema: Schema) -> Parameters:
         """With `packed` decided."""
@@ -132,7 +142,7 @@ class DpGeng:
         pool = parameters.generator.opened().outlook(task, noises.generator, crowd)
         queries = _later_queries(task, parameters, noises)
         sampled = parameters.sampling_probability * len(queries) * crowd.records
-        images = parameters.records_per_class * (QUARTERS if parameters.packed else 1) * task.schema.classes
+        images = parameters.looked_at * _parts(parameters) * task.schema.classes
         return Outlook(
             [*pool.queries, *queries],
             pool.noise_to_signal,
@@ -156,7 +166,15 @@ class DpGeng:
             network = yield from _expert(task, pool, parameters, noises.expert)
             expert = Expert(network, pool, parameters.divergence_weight)
         made = _distilled(task, start, matching, expert, parameters)
-        return Product(made.features, made.labels, models=pool.models)
+        return _with_models(made, pool, expert, task.schema)
+
+
+def _with_models(made: Product, pool: Pool, expert: Expert | None, schema: Schema) -> Product:
+    """What was paid for on the way is handed out, too: the generator, and the expert as the recipe's own classifier."""
+    if expert is None:
+        return replace(made, models=pool.models)
+    models = {**pool.models, "expert": tensors_of(expert.network)}
+    return replace(made, models=models, classifier=lambda features: expert.classes(as_inputs(features, schema)).numpy())
 
 
 @dataclass(frozen=True)
@@ -212,20 +230,21 @@ def _descent(parameters: Parameters) -> FederatedDescent:
 
 
 def _extractors(task: Task, pool: Pool, parameters: Parameters, count: int) -> list[Network]:
-    made = []
+    training, made = _training(task, parameters), []
     for number in range(count):
-        made.append(_learned(task, pool, parameters, number))
+        made.append(training.network(pool, task.seed, number))
         task.workplace.report((number + 1) / count, 0.0, what="training extractors")
     return made
 
 
-def _learned(task: Task, pool: Pool, parameters: Parameters, number: int) -> Network:
+def _training(task: Task, parameters: Parameters) -> PoolTraining:
+    """Of extractors, and of an expert before it hears the silos."""
     steps, augmentation = parameters.extractor_steps, parameters.augmentation
-    return trained_network(pool, task.schema, parameters.width, steps, augmentation, task.seed, number)
+    return PoolTraining(task.schema, parameters.width, steps, augmentation, task.workplace.checkpoints)
 
 
 def _start(pool: Pool, extractors: list[Network], task: Task, parameters: Parameters) -> Tensor:
-    count = parameters.records_per_class * (QUARTERS if parameters.packed else 1)
+    count = parameters.records_per_class * _parts(parameters)
     chosen = typical(pool, extractors[0], count, task.seed) if parameters.typical else any_of(pool, count, task.seed)
     return packed(chosen) if parameters.packed else chosen
 
@@ -245,7 +264,7 @@ def _expert(
     task: Task, pool: Pool, parameters: Parameters, noise_multiplier: float | None
 ) -> Generator[Step, Summed, Network]:
     """Trained on the pool, then by DP-SGD across the silos."""
-    network = _learned(task, pool, parameters, parameters.extractors)
+    network = _training(task, parameters).network(pool, task.seed, parameters.extractors)
     if noise_multiplier is not None:
         yield from _descent(parameters).train(task, network, noise_multiplier, what="training an expert")
     return network
@@ -255,45 +274,49 @@ def _distilled(
     task: Task, start: Tensor, matching: _Matching | None, expert: Expert | None, parameters: Parameters
 ) -> Product:
     """The images after all steps, averaged over the last ones; as they start, if there is nothing to learn from."""
-    classes = task.schema.classes
-    sizes = [parameters.records_per_class * (QUARTERS if parameters.packed else 1)] * classes
-    labels = torch.arange(classes).repeat_interleave(sizes[0])
+    classes, each = task.schema.classes, parameters.records_per_class
+    sizes = [each * _parts(parameters)] * classes
     if matching is None and expert is None:
         return product(_as_used(start, parameters), sizes, task.schema)
     descent = Descent(start, parameters.learning_rate, parameters.steps, parameters.averaging)
-    say = _Say(matching, expert, labels, sizes, parameters)
+    say, dice = _Say(matching, expert, classes, parameters), Dice(task.seed, each)
     for step, index in enumerate(islice(in_any_order(parameters.signals, task.seed), parameters.steps), start=1):
-        loss = say.loss(_as_used(descent.records, parameters), index)
+        some = dice.uniform(classes, each).argsort(dim=1)[:, : parameters.looked_at]
+        rows = (some + each * torch.arange(classes)[:, None]).flatten()
+        loss = say.loss(_as_used(descent.records[rows], parameters), index, step)
         descent.step(loss)
         report(task, step / parameters.steps, loss, _as_used(descent.average, parameters), sizes)
     return product(_as_used(descent.average, parameters), sizes, task.schema)
 
 
 class _Say:
-    """What matching and expert say of the images together."""
+    """What matching and expert say of as many images of each class as a step looks at, sorted by class."""
 
-    def __init__(
-        self,
-        matching: _Matching | None,
-        expert: Expert | None,
-        labels: Tensor,
-        sizes: list[int],
-        parameters: Parameters,
-    ) -> None:
-        self._matching, self._expert, self._labels = matching, expert, labels
+    def __init__(self, matching: _Matching | None, expert: Expert | None, classes: int, parameters: Parameters) -> None:
+        self._matching, self._expert = matching, expert
         self._weight = parameters.expert_weight
+        sizes = [parameters.looked_at * _parts(parameters)] * classes
+        self._labels = torch.arange(classes).repeat_interleave(sizes[0])
         if matching is not None:
             device = matching.evidence.device
             self._matcher = Matcher(matching.signals, matching.clip, sizes, fast_type(device))
             self._drawn = matching.evidence.drawn()
 
-    def loss(self, images: Tensor, index: int) -> Tensor:
+    def loss(self, images: Tensor, index: int, step: int) -> Tensor:
+        """The expert, whose say is a mean over images, looks at every fourth only, at others in the next step."""
         loss = torch.zeros(())
         if self._matching is not None:
             loss = loss + self._matcher.loss(images, index, self._matching.evidence.sums(index), self._drawn)
         if self._expert is not None:
-            loss = loss + self._weight * self._expert.loss(images, self._labels)
+            every = min(_EXPERT_SEES, len(images))
+            turn = slice(step % every, None, every)
+            loss = loss + self._weight * self._expert.loss(images[turn], self._labels[turn])
         return loss
+
+
+def _parts(parameters: Parameters) -> int:
+    """Records that an image holds."""
+    return QUARTERS if parameters.packed else 1
 
 
 def _as_used(images: Tensor, parameters: Parameters) -> Tensor:

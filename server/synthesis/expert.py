@@ -18,14 +18,19 @@ _SMALLEST = 1e-6
 
 class Expert:
     def __init__(self, network: Network, pool: Pool, divergence_weight: float) -> None:
-        self._network, self._weight = network.requires_grad_(False), divergence_weight
+        self.network, self._weight = network.requires_grad_(False), divergence_weight
         self._references = _mean_soft_labels(network, pool)
 
     def loss(self, records: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy + lambda * KL(references' mean soft label, the expert's opinion), averaged over records."""
-        opinions = self._network(records).log_softmax(1)
+        opinions = self.network(records).log_softmax(1)
         divergence = F.kl_div(opinions, self._references[labels], reduction="batchmean")
         return F.nll_loss(opinions, labels) + self._weight * divergence
+
+    @torch.no_grad()
+    def classes(self, records: Tensor) -> Tensor:
+        """What it takes them for."""
+        return torch.cat([self.network(part).argmax(1) for part in torch.split(records, _BATCH)])
 
 
 @torch.no_grad()

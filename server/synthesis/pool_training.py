@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import torch
 import torch.nn.functional as F
 
@@ -10,22 +13,37 @@ from silosynth.common.networks.extractors import Network, draw_network
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.schema import Schema
 from silosynth.server.generators.base import Pool
+from silosynth.server.synthesis.trained_once import trained_once
 
 _BATCH = 128
 _RATE = 5e-3
 _SEEDS = 1 << 62
 
 
-def trained_network(pool: Pool, schema: Schema, width: int, steps: int, augmentation: str, *seeds: int) -> Network:
-    """A network drawn from these seeds, after `steps` batches of the pool; each batch through one augmentation."""
-    network, dice = draw_network("convnet", schema, width, *seeds), Dice(*seeds, 1)
-    optimizer = torch.optim.AdamW(network.parameters(), _RATE)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=steps)
-    for _ in range(steps):
-        rows = dice.integers(len(pool.labels), _BATCH)
-        seen = augment(pool.records[rows], augmentation, int(dice.integers(_SEEDS)))
-        optimizer.zero_grad()
-        F.cross_entropy(network(seen), pool.labels[rows]).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
-    return network.eval()
+@dataclass(frozen=True)
+class PoolTraining:
+    """How a network learns from a pool: so many batches of it, each through one augmentation."""
+
+    schema: Schema
+    width: int
+    steps: int
+    augmentation: str
+    checkpoints: Path | None = None
+
+    def network(self, pool: Pool, *seeds: int) -> Network:
+        """Drawn from these seeds, and trained."""
+        network = draw_network("convnet", self.schema, self.width, *seeds)
+        learned_from = (pool.records, pool.labels, self.steps, self.augmentation, seeds)
+        trained_once(network, self.checkpoints, learned_from, lambda: self._train(network, pool, Dice(*seeds, 1)))
+        return network.eval()
+
+    def _train(self, network: Network, pool: Pool, dice: Dice) -> None:
+        optimizer = torch.optim.AdamW(network.parameters(), _RATE)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=self.steps)
+        for _ in range(self.steps):
+            rows = dice.integers(len(pool.labels), _BATCH)
+            seen = augment(pool.records[rows], self.augmentation, int(dice.integers(_SEEDS)))
+            optimizer.zero_grad()
+            F.cross_entropy(network(seen), pool.labels[rows]).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()

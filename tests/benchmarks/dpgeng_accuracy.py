@@ -2,7 +2,8 @@
 
     python tests/benchmarks/dpgeng_accuracy.py --data FASHION_MNIST_FOLDER --out RESULTS --seeds 0 1 2
 
-A row that is there already is not made again, and what silos answered is kept, so a stopped run goes on where it was.
+A row that is there already is not made again, and what silos answered and which networks were trained is kept, so a
+stopped run goes on where it was. Networks that several rows share are in the CPU seconds of the first of them only.
 Every row spends the whole budget: a step that is left out leaves its share to the others. Contact sheets of all rows
 lie beside the file: those of "pool" show the generator's images, the others what was distilled.
 `--held-out` trains on five sixths of the training records and tests on the others: settings are chosen with that alone.
@@ -26,6 +27,7 @@ from support.kept_answers import Silos, made_by
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import evaluate
 from silosynth.server.recipes.base import Task
+from silosynth.server.recipes.workplace import Workplace
 
 DELTA = 1e-5
 SIGNALS = {"signals": 300, "sampling_probability": 0.02}
@@ -85,12 +87,14 @@ def made(row: Row, options: argparse.Namespace) -> dict[str, Any]:
     if _generates(row.variant):
         chosen |= {"generator": GENERATORS[row.generator] | options.generator_settings} | options.settings
     silos = Silos([train], options.out / f"answers-{row.data}{'-held-out' * row.held_out}", row.seed)
-    product, seconds = made_by(name, chosen, Task(train.schema, row.epsilon, DELTA, row.seed), silos)
+    task = Task(train.schema, row.epsilon, DELTA, row.seed, Workplace(options.out / "checkpoints"))
+    product, seconds = made_by(name, chosen, task, silos)
     settings = EvaluationSettings(protocol=options.protocol, steps=options.evaluation_steps, seeds=options.evaluations)
     evaluation = evaluate(product, test, settings)
     title = [row.data, row.variant, row.generator, row.epsilon, row.records_per_class, row.seed]
     draw(product, train, options.out / f"{'-'.join(str(part) for part in title if part != '')}.png")
-    return measured(evaluation, options.protocol, chosen, seconds)
+    own = evaluation.own_classifier_accuracy
+    return measured(evaluation, options.protocol, chosen, seconds) | ({} if own is None else {"expert": round(own, 4)})
 
 
 def _options() -> argparse.Namespace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,10 @@ from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Ask, Product, Summed, Task, drive
 from silosynth.server.recipes.dpgeng import DpGeng, Noises, Parameters
 from silosynth.server.recipes.privacy_split import sampled_noise, shares_of
+from silosynth.server.recipes.workplace import Workplace
 from silosynth.server.synthesis.enlarging import enlarged_quarters
 from silosynth.server.synthesis.expert import Expert
-from silosynth.server.synthesis.pool_training import trained_network
+from silosynth.server.synthesis.pool_training import PoolTraining
 from silosynth.server.synthesis.selection import any_of, packed, typical
 
 DELTA = 1e-5
@@ -202,6 +204,32 @@ class TestGeng:
         assert np.isfinite(made.features).all()
         assert len(made.features) == (160 if left_out.get("packed") else 40)
 
+    def test_few_images_at_once_move_all_of_them(self, train: Records) -> None:
+        still, moved = (
+            run(
+                "dpgeng", [train], 8.0, **QUICK | {"guided": False, "steps": steps, "learning_rate": rate, "at_once": 1}
+            )[0]
+            for steps, rate in ((1, 1e-9), (20, 0.05))
+        )
+        assert len(moved.features) == len(still.features) == 40
+        assert (np.abs(moved.features - still.features).reshape(40, -1).max(axis=1) > 1e-3).all()
+
+    def test_hands_out_the_expert(self, train: Records, test: Records) -> None:
+        made, _ = run("dpgeng", [train], 8.0, **BRIEF | {"steps": 1})
+        assert made.classifier is not None
+        assert (made.classifier(test.flat()) == test.labels).mean() > 0.5
+        assert set(made.models) == {"generator", "expert"}
+
+    def test_started_again_trains_no_network_again(self, train: Records, tmp_path: Path) -> None:
+        recipe, chosen = DpGeng(), Parameters(**QUICK)
+        task = Task(train.schema, 8.0, DELTA, workplace=Workplace(tmp_path))
+        written = []
+        for _ in range(2):
+            drive(recipe.steps(task, chosen), Watched([train]).ask)
+            written.append({path: path.stat().st_mtime_ns for path in (tmp_path / "networks").iterdir()})
+        assert len(written[0]) == 1 + QUICK["extractors"] + 1  # generator, extractors, expert
+        assert written[0] == written[1]
+
     def test_small_images_are_not_packed_unless_asked_for(self) -> None:
         sides = {8: False, 15: False, 16: True, 28: True}
         for side, fits in sides.items():
@@ -229,7 +257,7 @@ class TestParts:
 
     def test_typical_records_are_the_pools_own_one_of_each_cluster(self, train: Records) -> None:
         pool = pool_of(train, 30)
-        network = trained_network(pool, DIGITS, 8, 5, "", 0)
+        network = PoolTraining(DIGITS, 8, 5, "").network(pool, 0)
         chosen = typical(pool, network, 3, seed=0)
         whole = {image.numpy().tobytes() for image in pool.records}
         assert len(chosen) == 30
@@ -238,12 +266,12 @@ class TestParts:
 
     def test_networks_learn_from_the_pool(self, train: Records) -> None:
         pool = pool_of(train, 60)
-        network = trained_network(pool, DIGITS, 16, 60, "crop", 0)
+        network = PoolTraining(DIGITS, 16, 60, "crop").network(pool, 0)
         assert (network(pool.records).argmax(1) == pool.labels).float().mean() > 0.8
 
     def test_an_expert_prefers_records_of_their_class(self, train: Records) -> None:
         pool = pool_of(train, 60)
-        expert = Expert(trained_network(pool, DIGITS, 16, 60, "", 0), pool, 1.0)
+        expert = Expert(PoolTraining(DIGITS, 16, 60, "").network(pool, 0), pool, 1.0)
         right, wrong = (expert.loss(pool.records, labels) for labels in (pool.labels, (pool.labels + 1) % 10))
         assert right < wrong
 
