@@ -18,7 +18,7 @@ console = Console(stderr=True)
 def bench(
     matrix: Annotated[Path, typer.Argument(help="What to run.", metavar="MATRIX.toml")],
     out: Annotated[Path, typer.Option(help="The folder for rows.jsonl and the page.")] = Path("silosynth-bench"),
-    only: Annotated[list[str] | None, typer.Option(help="Run this dataset only; may be repeated.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run this dataset, or this way, only; repeatable.")] = None,
     page_only: Annotated[bool, typer.Option("--page-only", help="Run nothing: write the page anew.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Run nothing: tell what is missing and its cost.")] = False,
     output: FormatOption = Format.text,
@@ -35,11 +35,11 @@ def bench(
         partitions = ["iid", "dirichlet:0.5"]
         seeds = [0, 1, 2]
         baselines = ["pooled", "alone", "dp-fedavg"]
-        [datasets.digits]
+        \\[datasets.digits]
         data = "digits"
-        [recipes.prototypes]
+        \\[recipes.prototypes]
         recipe = "prototypes"
-        [recipes.ldpdc]
+        \\[recipes.ldpdc]
         recipe = "ldpdc"
         parameters = {mixtures = 50}
     """

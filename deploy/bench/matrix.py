@@ -22,6 +22,7 @@ NOT_PRIVATE = (POOLED, ALONE, FEDAVG)
 PRIVATE = (DP_SGD, DP_FEDAVG)
 Silos = Annotated[int, Field(ge=1, le=50)]
 Epsilon = Annotated[float, Field(gt=0)]
+Seed = Annotated[int, Field(ge=0)]
 
 
 class DatasetEntry(Section):
@@ -30,6 +31,7 @@ class DatasetEntry(Section):
     private_sampling: float = Field(
         PRIVATE_DESCENT.sampling_probability, gt=0, lt=1, description="of the records, in a step of dp-sgd or dp-fedavg"
     )
+    seeds: tuple[Seed, ...] | None = Field(None, min_length=1, description="of this dataset; unset: the matrix's")
 
 
 class RecipeEntry(Section):
@@ -77,7 +79,7 @@ class Matrix(Section):
         (), description="of each silo, drawn with replacement; unset: all records, dealt by the partition"
     )
     partitions: tuple[str, ...] = ("iid",)
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = (0,)
+    seeds: tuple[Seed, ...] = (0,)
     baselines: tuple[Literal["pooled", "alone", "fedavg", "dp-sgd", "dp-fedavg"], ...] = Field(
         (), description="not private: pooled, alone, fedavg; at every epsilon: dp-sgd of one silo, dp-fedavg of all"
     )
@@ -100,7 +102,11 @@ class Matrix(Section):
 
     def cells(self) -> Iterator[Cell]:
         """In the order in which they are made: seed after seed, so that a page is soon complete for the first."""
-        for seed, dataset in product(self.seeds, self.datasets):
+        seeds_of = {name: self.seeds if entry.seeds is None else entry.seeds for name, entry in self.datasets.items()}
+        every = dict.fromkeys(seed for seeds in seeds_of.values() for seed in seeds)
+        for seed, dataset in product(every, self.datasets):
+            if seed not in seeds_of[dataset]:
+                continue
             if POOLED in self.baselines:
                 yield Cell(dataset=dataset, way=POOLED, epsilon=None, silos=1, partition="iid", seed=seed)
             for silos, records, partition in product(self.silos, self.records or (None,), self.partitions):

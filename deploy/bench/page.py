@@ -54,9 +54,7 @@ def write_page(matrix: Matrix, rows: Sequence[Row], folder: Path) -> Path:
 
 def _progress(matrix: Matrix, rows: Sequence[Row]) -> str:
     wanted, minutes = sum(1 for _ in matrix.cells()), sum(row.cpu_seconds for row in rows) / 60
-    again = (
-        f"`silosynth bench {matrix.file_name} --out FOLDER` makes this page, {minutes:.0f} minutes of one processor."
-    )
+    again = f"`silosynth bench {matrix.file_name} --out FOLDER` makes this page, in {minutes:.0f} min of one processor."
     if len(rows) == wanted:
         return again
     return f"{again} {len(rows)} of {wanted} runs are made so far: the same command goes on with the others."

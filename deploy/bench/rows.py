@@ -55,12 +55,16 @@ class Notebook:
     def rows(self) -> list[Row]:
         return list(self._read())
 
-    def missing(self, matrix: Matrix, datasets: Collection[str] | None = None) -> list[Cell]:
-        """Cells of all datasets, or of these only."""
-        if unknown := set(datasets or ()) - set(matrix.datasets):
-            raise ConfigError(f"--only {unknown.pop()}: choose among {', '.join(matrix.datasets)}")
-        known, chosen = {row.key for row in self._read()}, datasets or matrix.datasets
-        return [cell for cell in matrix.cells() if cell.dataset in chosen and key_of(matrix, cell) not in known]
+    def missing(self, matrix: Matrix, only: Collection[str] | None = None) -> list[Cell]:
+        """All cells, or those of these datasets and ways; whichever kind is not named counts as a whole."""
+        if unknown := set(only or ()) - {*matrix.datasets, *matrix.ways}:
+            raise ConfigError(f"--only {unknown.pop()}: choose among {', '.join((*matrix.datasets, *matrix.ways))}")
+        datasets, ways = (
+            {name for name in names if name in (only or ())} or set(names) for names in (matrix.datasets, matrix.ways)
+        )
+        known = {row.key for row in self._read()}
+        chosen = (cell for cell in matrix.cells() if cell.dataset in datasets and cell.way in ways)
+        return [cell for cell in chosen if key_of(matrix, cell) not in known]
 
     def rows_of(self, matrix: Matrix) -> list[Row]:
         """Those of this matrix, in its order; the file may hold others."""
@@ -94,7 +98,7 @@ def key_of(matrix: Matrix, cell: Cell) -> str:
     entry = matrix.recipe_of(cell)
     parts = [
         cell.model_dump_json(exclude_defaults=True),
-        matrix.datasets[cell.dataset].model_dump_json(exclude_defaults=True),
+        matrix.datasets[cell.dataset].model_dump_json(exclude={"seeds"}, exclude_defaults=True),
         "" if entry is None else entry.model_dump_json(exclude={"words"}, exclude_defaults=True),
         matrix.evaluation.model_dump_json(exclude_defaults=True),
         f"{matrix.delta!r} {matrix.apart}",

@@ -105,6 +105,29 @@ def test_a_bench_that_was_killed_goes_on_where_it_was(file: Path) -> None:
     assert bench(file, "--page-only")["made"] == 0
 
 
+def test_only_names_datasets_or_ways(file: Path) -> None:
+    matrix, notebook = load_matrix(file), Notebook(file.parent / "nothing-yet")
+    whole = notebook.missing(matrix)
+    assert notebook.missing(matrix, ["toys"]) == whole
+    assert notebook.missing(matrix, ["pooled"]) == [cell for cell in whole if cell.way == "pooled"]
+    assert notebook.missing(matrix, ["toys", "means"]) == [cell for cell in whole if cell.way == "means"]
+    with pytest.raises(ConfigError, match="choose among toys, pooled"):
+        notebook.missing(matrix, ["toy"])
+
+
+def test_a_dataset_may_have_seeds_of_its_own(file: Path) -> None:
+    file.write_text(MATRIX.replace("[datasets.toys]", "[datasets.toys]\nseeds = [0, 7]"))
+    cells, missing = list(load_matrix(file).cells()), Notebook(file.parent / "out").missing(load_matrix(file))
+    assert {cell.seed for cell in cells} == {0, 7}
+    assert {cell.seed for cell in missing} == {7}  # those of seed 0 are still what they were
+
+
+def test_help_shows_the_whole_file() -> None:
+    shown = CliRunner().invoke(app, ["bench", "--help"]).output
+    assert "[datasets.digits]" in shown
+    assert "[recipes.ldpdc]" in shown
+
+
 def test_what_decides_a_row_decides_whether_it_is_made_again(file: Path) -> None:
     file.write_text(MATRIX.replace("steps = 3", "steps = 4"))
     assert len(Notebook(file.parent / "out").missing(load_matrix(file))) == 15
