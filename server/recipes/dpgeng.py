@@ -74,7 +74,7 @@ class Parameters(Section):
     expert_steps: int = Field(60, ge=1, le=100_000, description="of DP-SGD: questions to the silos")
     expert_rate: float = Field(2e-3, gt=0)
     expert_clip: float = Field(1.0, gt=0)
-    expert_weight: float = Field(20.0, gt=0, description="of the expert's say beside the matching loss")
+    expert_weight: float = Field(5.0, gt=0, description="of the expert's say beside the matching loss")
     divergence_weight: float = Field(1.0, ge=0, description="lambda")
     steps: int = Field(1000, ge=1, le=10_000_000, description="of the synthetic images")
     learning_rate: float = Field(0.05, gt=0)

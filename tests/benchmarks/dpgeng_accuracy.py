@@ -4,8 +4,9 @@
 
 A row that is there already is not made again, and what silos answered and which networks were trained is kept, so a
 stopped run goes on where it was. Networks that several rows share are in the CPU seconds of the first of them only.
-Every row spends the whole budget: a step that is left out leaves its share to the others. Contact sheets of all rows
-lie beside the file: those of "pool" show the generator's images, the others what was distilled.
+Every row spends the whole budget: a step that is left out leaves its share to the others. "pool" are any images of the
+generator, "typical" its most typical ones, "+ init" four times as many, packed: what matching starts from. Contact
+sheets of all rows lie beside the file.
 `--held-out` trains on five sixths of the training records and tests on the others: settings are chosen with that alone.
 `--table` prints the rows of a file.
 """
@@ -34,6 +35,7 @@ SIGNALS = {"signals": 300, "sampling_probability": 0.02}
 POOL: dict[str, Any] = {"matching_share": 0.0, "guided": False, "packed": False, "typical": False}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "pool": ("dpgeng", POOL),
+    "typical": ("dpgeng", POOL | {"typical": True}),
     "+ init": ("dpgeng", POOL | {"packed": True, "typical": True}),
     "+ matching": ("dpgeng", {"guided": False}),
     "+ expert": ("dpgeng", {}),
