@@ -77,8 +77,8 @@ class Processes:
         self.children[name] = Child(name, process, log)
         return self.children[name]
 
-    def wait_until(self, ready: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-        """Poll `ready`, failing early when a child has died."""
+    def wait_until(self, ready: Callable[[], bool], what: str, seconds: float = 300.0) -> None:
+        """Poll `ready`, failing early when a child has died; a busy machine may take minutes to start one."""
         ends = time.monotonic() + seconds
         while not ready():
             self.check()

@@ -20,8 +20,8 @@ _MOST_PANELS = 4
 _LEGEND = (
     "Accuracy in per cent on public test records of fresh models that saw nothing but the synthetic records: mean and "
     "standard deviation over seeds, which decide partition, recipe and models; the noise is drawn anew in every run. "
-    "In brackets: the recipe's own classifier, where it has one. Epsilon holds for each silo's records (one record "
-    "added or removed): the smaller, the more private."
+    "In brackets: the recipe's own classifier, where it has one. Bold: the best synthetic records. "
+    "Epsilon holds for each silo's records (one record added or removed): the smaller, the more private."
 )
 _WORDS = {
     POOLED: "a model of all real records in one place, not private: the ceiling",
@@ -82,13 +82,19 @@ def _table(matrix: Matrix, rows: Sequence[Row]) -> str:
     columns = list(
         dict.fromkeys((row.cell.setting, row.cell.budget) for row in rows if row.cell.way in matrix.private_ways)
     )
-    grid = [
-        [_cell([row for row in rows if _belongs(row.cell, way, *column)]) for column in columns] for way in matrix.ways
-    ]
+    grid = [[[row for row in rows if _belongs(row.cell, way, *column)] for column in columns] for way in matrix.ways]
+    best = [_best([cells[number] for cells in grid]) for number in range(len(columns))]
+    words = [[_cell(cell, bold=cell is most) for cell, most in zip(cells, best, strict=True)] for cells in grid]
     settings = [", ".join(column) for column in columns]
     if len(columns) <= len(grid):
-        return _markdown(["way", *settings], [[way, *line] for way, line in zip(matrix.ways, grid, strict=True)])
-    return _markdown(["records, privacy", *matrix.ways], list(zip(settings, *grid, strict=True)))
+        return _markdown(["way", *settings], [[way, *line] for way, line in zip(matrix.ways, words, strict=True)])
+    return _markdown(["records, privacy", *matrix.ways], list(zip(settings, *words, strict=True)))
+
+
+def _best(cells: Sequence[Sequence[Row]]) -> Sequence[Row] | None:
+    """The runs of the recipe whose records teach most, if there are several to compare."""
+    made = [rows for rows in cells if any(row.synthetic_records for row in rows)]
+    return max(made, key=lambda rows: np.mean([row.accuracy for row in rows])) if len(made) > 1 else None
 
 
 def _belongs(cell: Cell, way: str, setting: str, budget: str) -> bool:
@@ -97,9 +103,10 @@ def _belongs(cell: Cell, way: str, setting: str, budget: str) -> bool:
     return way == POOLED or (cell.setting == setting and (way in NOT_PRIVATE or cell.budget == budget))
 
 
-def _cell(rows: Sequence[Row]) -> str:
+def _cell(rows: Sequence[Row], bold: bool) -> str:
     own = [row.own_classifier_accuracy for row in rows if row.own_classifier_accuracy is not None]
-    return _mean_and_spread([row.accuracy for row in rows]) + (f" ({_mean_and_spread(own)})" if own else "")
+    found = _mean_and_spread([row.accuracy for row in rows])
+    return (f"**{found}**" if bold else found) + (f" ({_mean_and_spread(own)})" if own else "")
 
 
 def _left_out(rows: Sequence[Row]) -> str:

@@ -54,7 +54,10 @@ def test_honest_mechanisms_pass_and_broken_ones_do_not(recipe: str, epsilon: flo
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
-@pytest.mark.parametrize(("recipe", "parameters"), [("prototypes", {}), ("ridge", {}), ("ldpdc", {"mixtures": 10})])
+@pytest.mark.parametrize(
+    ("recipe", "parameters"),
+    [("prototypes", {}), ("ridge", {}), ("ldpdc", {"mixtures": 10}), ("merf", {"features": 200})],
+)
 def test_twenty_audits_each(recipe: str, parameters: dict[str, int], epsilon: float) -> None:
     query = first_query(recipe, epsilon, **parameters)
     found = {name: flagged(query, answer, 20) for name, answer in {"honest": HONEST.answer, **BROKEN}.items()}

@@ -122,6 +122,21 @@ def test_a_dataset_may_have_seeds_of_its_own(file: Path) -> None:
     assert {cell.seed for cell in missing} == {7}  # those of seed 0 are still what they were
 
 
+def test_the_best_of_several_recipes_is_bold(file: Path) -> None:
+    file.write_text(MATRIX.replace("[evaluation]", '[recipes.mixed]\nrecipe = "ldpdc"\n[evaluation]'))
+    matrix = load_matrix(file)
+    rows = Notebook(file.parent / "out").rows_of(matrix)
+    worse = [
+        row.model_copy(update={"cell": row.cell.model_copy(update={"way": "mixed"}), "accuracy": 0.0}) for row in rows
+    ]
+    page = write_page(
+        matrix, [*rows, *(row for row in worse if row.synthetic_records)], file.parent / "out"
+    ).read_text()
+    shown = {line.split(" | ")[0]: line for line in page.split("Points that")[0].splitlines() if line[:1] == "|"}
+    assert shown["| means"].count("**") == 2 * 4
+    assert "**" not in shown["| mixed"] + shown["| pooled"]
+
+
 def test_help_shows_the_whole_file() -> None:
     shown = CliRunner().invoke(app, ["bench", "--help"]).output
     assert "[datasets.digits]" in shown
