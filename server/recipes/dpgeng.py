@@ -58,7 +58,7 @@ class Parameters(Section):
 
     generator: GeneratorChoice = Field(MerfChoice(), description='[parameters.generator] method = "merf", "evolution"')
     records_per_class: int = Field(10, ge=1, le=10_000)
-    pool_per_class: int = Field(200, ge=4, le=100_000, description="images of the pool")
+    pool_per_class: int = Field(1000, ge=4, le=100_000, description="images of the pool")
     generator_share: float = Field(0.4, gt=0, description="of the budget (of mu^2), relative to the other shares")
     matching_share: float = Field(0.4, ge=0, description="of feature matching; 0 leaves it out")
     expert_share: float = Field(0.2, ge=0, description="of the expert's DP-SGD; 0: it knows the pool only")
@@ -133,7 +133,7 @@ class DpGeng:
         ]
 
     def _noises(self, task: Task, parameters: Parameters) -> Noises:
-        _check(task)
+        _check(task, parameters.fitting(task.schema))
         whole = calibrate(lambda z: self.events(task, parameters, z), task.epsilon, task.delta)
         return Noises.of(parameters, whole)
 
@@ -186,9 +186,12 @@ class _Matching:
     clip: float
 
 
-def _check(task: Task) -> None:
+def _check(task: Task, parameters: Parameters) -> None:
     if not task.schema.is_image:
         raise ConfigError("dpgeng makes images, these records are rows of a table: choose another recipe, such as merf")
+    needed = parameters.records_per_class * _parts(parameters)
+    if needed > parameters.pool_per_class:
+        raise ConfigError(f"{needed} images of each class are to be chosen from the pool: raise pool_per_class to that")
 
 
 def _later_queries(task: Task, parameters: Parameters, noises: Noises) -> list[Query]:

@@ -230,6 +230,10 @@ class TestGeng:
         assert len(written[0]) == 1 + QUICK["extractors"] + 1  # generator, extractors, expert
         assert written[0] == written[1]
 
+    def test_a_pool_that_is_too_small_is_noticed_before_anybody_is_asked(self, train: Records) -> None:
+        with pytest.raises(ConfigError, match="raise pool_per_class"):
+            run("dpgeng", [train], 8.0, **QUICK | {"records_per_class": 11, "packed": True})
+
     def test_small_images_are_not_packed_unless_asked_for(self) -> None:
         sides = {8: False, 15: False, 16: True, 28: True}
         for side, fits in sides.items():
