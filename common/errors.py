@@ -3,6 +3,7 @@
 SilosynthError
 ├── ConfigError                 3   a TOML file, an option or a folder is wrong
 │   └── DataError               3   records are missing, malformed or of the wrong shape
+│       └── OneSetOnly          3   a part was asked for of a source that is one set
 ├── QueryError                  4   a query that cannot be decoded or makes no sense
 ├── NotEnoughData               5   a plan asks for more data than there is
 ├── PolicyDenied               10   the silo's policy does not allow this
@@ -33,6 +34,10 @@ class ConfigError(SilosynthError):
 
 
 class DataError(ConfigError):
+    pass
+
+
+class OneSetOnly(DataError):
     pass
 
 

@@ -17,7 +17,7 @@ console = Console(stderr=True)
 
 def attack(
     data: Annotated[
-        str, typer.Option(help="Records to simulate silos with: a file or folder in any format, or digits.")
+        str, typer.Option(help="Records to simulate silos with: digits, a file or a folder, or a TOML file that tells.")
     ],
     recipe: Annotated[str, typer.Option(help="How to synthesize: see the README for the recipes' names.")] = "ldpdc",
     settings: Annotated[list[str] | None, typer.Option("--set", help="A parameter of the recipe: steps=500.")] = None,
@@ -39,6 +39,7 @@ def attack(
     a model trained on the release is asked who did, by comparison with the other runs (LiRA);
     synthetic records alone are asked (density against public records, and nearest neighbours);
     and each kind of query is audited with canaries, for a lower bound on the epsilon it really has.
+    Records of a table, or others that need explaining, are told of by a TOML file with a data table, as in silo.toml.
 
         silosynth attack --data digits --recipe prototypes --epsilon 1 --runs 16
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from silosynth.common.errors import RunFailed, SilosynthError
 from silosynth.deploy.formats import Format, FormatOption
 from silosynth.deploy.progress import share_done
 
@@ -46,7 +47,7 @@ def bench(
     import torch
 
     from silosynth.deploy.bench.estimates import estimate, estimate_table
-    from silosynth.deploy.bench.matrix import load_matrix
+    from silosynth.deploy.bench.matrix import check_datasets, load_matrix
     from silosynth.deploy.bench.page import write_page
     from silosynth.deploy.bench.rows import Notebook
     from silosynth.deploy.bench.running import run_cell
@@ -60,16 +61,26 @@ def bench(
         return
     if page_only:
         missing = []
+    check_datasets(wanted, {cell.dataset for cell in missing})
+    failed = []
     try:
         with share_done(console, matrix.stem) as report:
             for number, cell in enumerate(missing):
-                row = run_cell(wanted, cell)
+                try:
+                    row = run_cell(wanted, cell)
+                except SilosynthError as error:  # one run that cannot be made is no reason to do without the others
+                    failed.append(f"{cell.words()}: {error}")
+                    continue
                 notebook.add(row)
                 console.print(f"{100 * row.accuracy:.1f} %  {cell.words()}", highlight=False, soft_wrap=True)
                 report((number + 1) / len(missing))
     finally:  # whoever stops it wants to see what there is
         page = write_page(wanted, notebook.rows_of(wanted), out)
     if output is Format.json:
-        print(json.dumps({"made": len(missing), "rows": len(notebook.rows_of(wanted)), "page": str(page)}))
+        print(
+            json.dumps({"made": len(missing) - len(failed), "rows": len(notebook.rows_of(wanted)), "page": str(page)})
+        )
     else:
-        console.print(f"{len(missing)} new rows. The page: {page}", soft_wrap=True)
+        console.print(f"{len(missing) - len(failed)} new rows. The page: {page}", soft_wrap=True)
+    if failed:
+        raise RunFailed(f"{len(failed)} runs could not be made. The first: {failed[0]}")

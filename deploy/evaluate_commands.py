@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +17,25 @@ from silosynth.deploy.release_commands import PlaceArgument, ShelfOption, releas
 console = Console(stderr=True)
 
 
+def _print_schema(wanted: bool) -> None:
+    if wanted:
+        from silosynth.server.evaluation.report import Evaluation
+
+        print(json.dumps(Evaluation.model_json_schema()))
+        raise typer.Exit
+
+
+SchemaOption = Annotated[
+    bool,
+    typer.Option("--schema", help="Print the JSON Schema of evaluation.json.", callback=_print_schema, is_eager=True),
+]
+
+
 def evaluate(
     release: PlaceArgument,
-    test: Annotated[str, typer.Option(help="Public test records: a file or folder in any format, or digits.")],
+    test: Annotated[
+        str, typer.Option(help="Public test records: digits, a file, a folder, or a TOML file that tells.")
+    ],
     split: Annotated[str | None, typer.Option(help="Which part, where a source holds two: test if not said.")] = None,
     classes: Annotated[
         int | None, typer.Option(min=1, help="Of the test records, where their files do not say.")
@@ -30,6 +47,7 @@ def evaluate(
     out: Annotated[Path | None, typer.Option(help="The folder to write; NAME-VERSION-evaluation if not said.")] = None,
     shelf: ShelfOption = None,
     output: FormatOption = Format.text,
+    schema: SchemaOption = False,
 ) -> None:
     """Train fresh models on a finished dataset and test them on public records. It costs no privacy.
 

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from silosynth.client.releases.dataset import ReleaseDataset, load_dataset
 from silosynth.common.config import parse
-from silosynth.common.datasets import Records, load
+from silosynth.common.datasets import Records, image_folder, load
 from silosynth.common.datasets.records import to_unit_range
-from silosynth.common.errors import ConfigError, DataError
+from silosynth.common.errors import ConfigError, OneSetOnly
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation import Evaluation
 from silosynth.server.evaluation import evaluate as judge
@@ -44,23 +44,29 @@ class Order:
         }
         return parse(EvaluationSettings, said, "evaluate")
 
-    def test_records(self) -> Records:
+    def test_records(self, names: tuple[str, ...]) -> Records:
+        """`names` are the release's classes: folders of images must have the same, if those are names at all."""
         said: dict[str, Any] = {} if self.classes is None else {"classes": self.classes}
+        if self.classes is None and image_folder.recognises(Path(self.test)) and not all(map(str.isdigit, names)):
+            said = {"classes": names}
         if self.split is not None:
             return load(self.test, split=self.split, **said)
         try:
             return load(self.test, split="test", **said)
-        except DataError:  # of a source that is one set, or whatever else is wrong with it: that is told again
+        except OneSetOnly:
             return load(self.test, **said)
 
 
 def evaluate_release(folder: Path, order: Order, target: Path, report: Callable[[float], None]) -> Evaluation:
     """Verify the release, train on it, test on public records, write what came out to `target`."""
     settings = order.settings()  # what is wrong with it is told before anything is read
-    dataset, test = load_dataset(folder, None, None), order.test_records()
+    dataset = load_dataset(folder, None, None)
+    test = order.test_records(tuple(dataset.classes))
     check_fit(dataset, test, order.test)
     found = judge(as_product(dataset), test, settings, report)
-    evaluation = found.model_copy(update={"release": str(dataset.manifest.release), "code": code_version()})
+    evaluation = found.model_copy(
+        update={"release": str(dataset.manifest.release), "tested_on": order.test, "code": code_version()}
+    )
     target.mkdir(parents=True, exist_ok=True)
     (target / "evaluation.json").write_text(evaluation.model_dump_json(indent=2) + "\n")
     plot_evaluation(evaluation, dataset.classes, target / PICTURE)
@@ -72,7 +78,7 @@ def check_fit(dataset: ReleaseDataset, records: Records, whose: str) -> None:
     if released != (records.schema.shape, records.schema.classes):
         raise ConfigError(
             f"{dataset.manifest.release} has records of shape {released[0]} in {released[1]} classes, {whose} of "
-            f"{records.schema.shape} in {records.schema.classes}: they cannot be compared"
+            f"{records.schema.shape} in {records.schema.classes}: name test records of the same kind"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from silosynth.common.datasets import Records, load
-from silosynth.common.errors import DataError
+from silosynth.common.errors import OneSetOnly
 
 _HELD_OUT = 6  # one of so many records, where a source is one set
 
@@ -15,7 +15,7 @@ def held_and_public(where: str, classes: int | None) -> tuple[Records, Records]:
     said = {} if classes is None else {"classes": classes}
     try:
         return load(where, split="train", **said), load(where, split="test", **said)
-    except DataError:  # of a source that is one set, or whatever else is wrong with it: that is told again
+    except OneSetOnly:
         whole = load(where, **said)
     order = np.random.default_rng(0).permutation(len(whole))
     cut = len(whole) // _HELD_OUT

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from silosynth.common.config import Section
 from silosynth.common.datasets.table_config import TableConfig
-from silosynth.common.errors import DataError
+from silosynth.common.errors import DataError, OneSetOnly
 from silosynth.common.schema import MAX_CLASSES
 
 Side = Annotated[int, Field(strict=True, ge=1, le=4096)]
@@ -59,4 +59,4 @@ class DataConfig(Section):
     def refuse_split(self) -> None:
         """For sources that turn out to be one set: the wrong set must not pass as the one asked for."""
         if self.split is not None:
-            raise DataError(f"holds one set of records, no {self.split!r} split: leave out `split`")
+            raise OneSetOnly(f"holds one set of records, no {self.split!r} split: leave out `split`")

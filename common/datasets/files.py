@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 import numpy.typing as npt
 
-from silosynth.common.errors import DataError, QueryError
+from silosynth.common.errors import DataError, OneSetOnly, QueryError
 
 MAX_DEFLATE_RATIO = 1032
 """Deflate cannot expand a byte into more: what a compressed file promises beyond that is a lie."""
@@ -23,10 +23,12 @@ def reading(path: Path) -> Iterator[None]:
     """Failures inside become a DataError about `path`. Their causes are cut off: a cause may quote a record."""
     try:
         yield
+    except OneSetOnly as error:
+        raise OneSetOnly(f"{path}: {error}") from None
     except (DataError, QueryError) as error:
         raise DataError(f"{path}: {error}") from None
     except FileNotFoundError:
-        raise DataError(f"{path}: no such file or folder: check `path` in the data section") from None
+        raise DataError(f"{path}: no such file or folder: check the path of the records") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise DataError(f"{path}: the compressed data is truncated or damaged: fetch the file again") from None
     except MemoryError:

@@ -52,7 +52,7 @@ def _root(path: Path, config: DataConfig) -> Path:
     if folders and folders.issubset(SPLITS):
         split = config.split or "train"
         if split not in folders:
-            raise DataError(f"has no folder {split!r}: check `split` and `path`")
+            raise DataError(f"has no folder {split!r}: give the folder of the images itself, or check `split`")
         return path / split
     config.refuse_split()
     return path

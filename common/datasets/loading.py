@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from silosynth.common.config import parse
 from silosynth.common.datasets import cifar, csv_table, digits, idx, image_folder, npz
 from silosynth.common.datasets.data_config import DataConfig
-from silosynth.common.datasets.files import reading
+from silosynth.common.datasets.files import parsing, reading
 from silosynth.common.datasets.records import Records
 from silosynth.common.errors import DataError
 
@@ -35,9 +36,22 @@ FORMATS = {
 
 
 def load(where: str | Path, /, **options: Any) -> Records:
-    """Records at a path, or "digits"; `options` are the fields of DataConfig."""
-    place = {"source": "digits"} if where == "digits" else {"path": where}
-    return load_records(parse(DataConfig, place | options, str(where)), Path())
+    """Records at a path, or "digits"; `options` are the fields of DataConfig.
+
+    A TOML file tells of the records in its [data] table, as silo.toml does: CSV needs one.
+    """
+    place, base = {"source": "digits"} if where == "digits" else {"path": where}, Path()
+    if Path(where).suffix == ".toml":
+        place, base = _described(Path(where)), Path(where).parent
+    return load_records(parse(DataConfig, place | options, str(where)), base)
+
+
+def _described(file: Path) -> dict[str, Any]:
+    with reading(file), parsing("is no TOML file"):
+        document = tomllib.loads(file.read_text())
+    if not isinstance(table := document.get("data"), dict):
+        raise DataError(f"{file}: has no [data] table that tells where the records are and what is in them")
+    return table
 
 
 def load_records(config: DataConfig, base: Path) -> Records:

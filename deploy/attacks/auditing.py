@@ -54,12 +54,13 @@ def audit_repeatedly(
         heard = answer(query, canary.take(np.arange(int(coin))))
         correct += int((scorer.scores(heard)[0] > 0) == coin)
         report((number + 1) / _REPEATS)
-    return _judged(query, correct)
+    return _judged(query, correct, scorer.reach)
 
 
-def _judged(query: Query, correct: int) -> Audit:
+def _judged(query: Query, correct: int, reach: float) -> Audit:
+    """Noise that is divided looks the less divided, the less the canary moves the answer."""
     events, delta = [query.event()], _DELTAS[0]
-    claimed, weak = (bounds.largest_share_won(bounds.weakened(events, divisor)) for divisor in (1.0, WEAKENED))
+    claimed, weak = (bounds.largest_share_won(bounds.weakened(events, divisor)) for divisor in (1.0, reach * WEAKENED))
     power = bounds.power_of_repeated(_REPEATS, claimed, weak, _REPEATED_CONFIDENCE)
     return Audit(
         mechanism=query.mechanism,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from silosynth.server.attacks.claims import known
 from silosynth.server.attacks.report import AttackReport
-from silosynth.server.attacks.roc import allowed
 from silosynth.server.evaluation.plots import INK, QUIET, WEAK, save_figure
 
 _STYLES = {"lira": (INK, "-"), "density": (WEAK, "--"), "nearest": ("black", ":")}
@@ -22,8 +22,8 @@ def plot_attacks(report: AttackReport, stem: Path) -> tuple[Path, Path]:
         figure = Figure(figsize=(5.4, 4.6), layout="constrained")
         axes = figure.subplots()
         rates = np.geomspace(_LEAST, 1, 100)
-        if report.epsilon_claimed is not None:
-            most = [allowed(rate, report.epsilon_claimed, report.delta) for rate in rates]
+        if (claim := known(report.claims, report.epsilon_claimed, report.delta)) is not None:
+            most = [claim.allowed(rate) for rate in rates]
             axes.fill_between(
                 rates, most, 1, color=QUIET, alpha=0.4, label=f"refutes epsilon {report.epsilon_claimed:g}"
             )

@@ -30,6 +30,8 @@ def as_tables(report: AttackReport) -> tuple[Table, Table]:
         "query", "audit", "right", "epsilon at least", "claimed", "would find noise / 3", "refutes the claim"
     )
     audits.title = "what is epsilon really?"
+    if report.not_audited:
+        audits.caption = f"asked as well, but no noisy sums that could be audited: {', '.join(report.not_audited)}"
     for audit in report.audits:
         claimed = "none" if audit.epsilon_claimed is None else f"{audit.epsilon_claimed:.2f} at delta {audit.delta:g}"
         power = "" if audit.power is None else f"{100 * audit.power.share:.0f} %"

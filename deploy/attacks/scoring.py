@@ -19,7 +19,10 @@ Answer = Callable[[Query, Records], Integers]
 """What a silo with these records says to a query, noise and all."""
 
 
-_SUMS = ("class_counts", "feature_sums", "mixtures", "moments", "scores", "sufficient_statistics")
+_SUMS = (
+    *("class_counts", "feature_sums", "gradient_sums", "mixtures"),
+    *("moments", "scores", "sufficient_statistics", "votes"),
+)
 
 
 def auditable(query: Query) -> bool:
@@ -42,22 +45,28 @@ class Scorer:
         claimed = plan.noise_std / plan.grid
         self._noise = np.full(plan.layout.size, claimed) if noise is None else np.maximum(noise, 1e-9 * claimed)
         numbers = np.arange(len(canaries))
-        made = (exact(certain, canaries.take(numbers[i : i + 1])) for i in numbers)
-        signatures = np.stack([self._by_composition(one) for one in made], axis=1)
+        made = [exact(certain, canaries.take(numbers[i : i + 1])) for i in numbers]
+        signatures = np.stack([self._by_composition(one / self._noise) for one in made], axis=1)
         self._parts = [_Separation(part, self._rate) for part in signatures]
+        squares = [np.square(self._by_composition(one * np.float64(plan.grid))).sum(axis=1).mean() for one in made]
+        self.reach = float(np.sqrt(np.mean(squares)) / plan.sensitivity)
+        """How far canaries move the answer, of what a record can at most: 1 leaves nothing to a better attacker."""
 
     def scores(self, answer: Integers) -> Array:
         """One for each canary; a canary is drawn into each composition with the event's sampling probability."""
         ratios = np.stack(
-            [part.ratios(seen) for part, seen in zip(self._parts, self._by_composition(answer), strict=True)]
+            [
+                part.ratios(seen)
+                for part, seen in zip(self._parts, self._by_composition(answer / self._noise), strict=True)
+            ]
         )
         if self._rate == 1:
             return np.asarray(ratios.sum(axis=0))
         return np.asarray(np.logaddexp(np.log1p(-self._rate), np.log(self._rate) + ratios).sum(axis=0))
 
-    def _by_composition(self, values: Integers) -> Array:
-        """(compositions, values), in units of the noise: a sampled query has one row of each block for each sample."""
-        blocks = self._query.layout().split(values / self._noise)
+    def _by_composition(self, values: Array) -> Array:
+        """(compositions, values): a sampled query has one row of each block for each sample."""
+        blocks = self._query.layout().split(values)
         return np.concatenate([block.reshape(self._compositions, -1) for block in blocks.values()], axis=1)
 
 

@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 from silosynth.common.datasets.records import Records
 from silosynth.common.partition import partition
 from silosynth.deploy.inprocess import InProcess
+from silosynth.server.attacks.claims import Claim
 from silosynth.server.attacks.report import Membership
 from silosynth.server.attacks.roc import membership
 from silosynth.server.config import EvaluationSettings
@@ -70,7 +71,9 @@ class Target:
         return drive(self.recipe.steps(self.task, self.parameters), ask)
 
 
-def attack(target: Target, runs: int, seed: int, report: Callable[[float], None]) -> tuple[Membership, ...]:
+def attack(
+    target: Target, runs: int, seed: int, claim: Claim | None, report: Callable[[float], None]
+) -> tuple[Membership, ...]:
     """Three attacks on the same `runs` runs."""
     coins = np.random.default_rng(seed).random((runs, len(target.candidates))) < 0.5
     sure, dense, near = [], [], []
@@ -83,11 +86,10 @@ def attack(target: Target, runs: int, seed: int, report: Callable[[float], None]
         report((number + 1) / runs)
     half, figures = runs // 2, np.stack(sure)
     ratios = likelihood_ratios(figures[:half], coins[:half], figures[half:])
-    claim = {"epsilon": target.task.epsilon, "delta": target.task.delta}
     return (
-        membership("lira", LIRA, ratios, coins[half:], **claim),
-        membership("density", DENSITY, np.stack(dense), coins, **claim),
-        membership("nearest", NEAREST, np.stack(near), coins, **claim),
+        membership("lira", LIRA, ratios, coins[half:], claim),
+        membership("density", DENSITY, np.stack(dense), coins, claim),
+        membership("nearest", NEAREST, np.stack(near), coins, claim),
     )
 
 

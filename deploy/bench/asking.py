@@ -12,6 +12,7 @@ from torch import nn
 
 from silosynth.common.config import parse
 from silosynth.common.datasets import Records
+from silosynth.common.errors import ConfigError
 from silosynth.deploy.bench.matrix import Cell, Matrix
 from silosynth.deploy.inprocess import InProcess
 from silosynth.server.evaluation import evaluate
@@ -32,6 +33,8 @@ class Federation(Protocol):
 
 def found_by_asking(matrix: Matrix, cell: Cell, federation: Federation, test: Records) -> Finding:
     task = task_of(matrix, cell, test)
+    if cell.way == DP_FEDAVG and not test.schema.is_image:
+        raise ConfigError(f"dp-fedavg trains a ConvNet, {cell.dataset} has rows of a table: leave that baseline out")
     if cell.way == DP_FEDAVG:
         network, costs = _made(dp_fedavg(task, matrix.evaluation, matrix.descent_of(cell.dataset)), federation)
         return tested(network, test) | costs

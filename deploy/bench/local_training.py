@@ -17,7 +17,6 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from silosynth.common.datasets import Records
-from silosynth.common.errors import ConfigError
 from silosynth.common.networks.weights import flat_weights, with_weights
 from silosynth.server.evaluation.examples import Examples
 from silosynth.server.recipes.base import Task
@@ -49,10 +48,8 @@ def _locally_trained(model: nn.Module, examples: Examples, dice: torch.Generator
 
 def dp_sgd(model: nn.Module, records: Records, task: Task, descent: FederatedDescent) -> None:
     """Abadi et al., by Opacus, with the noise that our own accounting asks for. Its noise is torch's, not a guard's."""
-    try:
-        from opacus import PrivacyEngine
-    except ImportError as error:
-        raise ConfigError("dp-sgd is Opacus': pip install 'silosynth[bench]', or leave that baseline out") from error
+    from opacus import PrivacyEngine
+
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that this is no secure noise: it protects nobody here
         torch.manual_seed(task.seed)

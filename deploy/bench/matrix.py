@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import Field, PrivateAttr, model_validator
 
 from silosynth.common.config import Section, load, parse
+from silosynth.common.errors import ConfigError
+from silosynth.common.partition import partition
 from silosynth.server.config import EvaluationSettings
 from silosynth.server.evaluation.baselines import DP_FEDAVG, PRIVATE_DESCENT
 from silosynth.server.recipes import recipe_named
@@ -26,7 +30,7 @@ Seed = Annotated[int, Field(ge=0)]
 
 
 class DatasetEntry(Section):
-    data: str = Field(description="digits, or a file or folder in any format; relative to the TOML file")
+    data: str = Field(description="digits, a file, a folder, or a TOML file with [data]; relative to this file")
     classes: int | None = Field(None, ge=1, description="where the files do not say")
     private_sampling: float = Field(
         PRIVATE_DESCENT.sampling_probability, gt=0, lt=1, description="of the records, in a step of dp-sgd or dp-fedavg"
@@ -109,8 +113,8 @@ class Matrix(Section):
                 continue
             if POOLED in self.baselines:
                 yield Cell(dataset=dataset, way=POOLED, epsilon=None, silos=1, partition="iid", seed=seed)
-            for silos, records, partition in product(self.silos, self.records or (None,), self.partitions):
-                place = {"silos": silos, "records": records, "partition": partition, "seed": seed, "dataset": dataset}
+            for silos, records, dealt in product(self.silos, self.records or (None,), self.partitions):
+                place = {"silos": silos, "records": records, "partition": dealt, "seed": seed, "dataset": dataset}
                 yield from self._cells_of(place, silos)
 
     def _cells_of(self, place: dict[str, Any], silos: int) -> Iterator[Cell]:
@@ -152,7 +156,21 @@ class Matrix(Section):
 def load_matrix(path: Path) -> Matrix:
     """Read it and find what is wrong with it before anything is run."""
     matrix = load(Matrix, path)
+    matrix._file = path.absolute()
     for name, entry in matrix.recipes.items():
         parse(recipe_named(entry.recipe).parameters, entry.parameters, f"{path}: recipes.{name}.parameters")
-    matrix._file = path.absolute()
+    for kind in matrix.partitions:
+        partition(kind, np.zeros(1, dtype=np.int64), 1, 0)
+    if DP_SGD in matrix.baselines and find_spec("opacus") is None:
+        raise ConfigError("dp-sgd is Opacus': pip install 'silosynth[bench]', or leave that baseline out")
     return matrix
+
+
+def check_datasets(matrix: Matrix, needed: Collection[str]) -> None:
+    """Before hours are spent on others."""
+    for name in needed:
+        place = matrix.place_of(name)
+        if place != "digits" and not Path(place).exists():
+            raise ConfigError(
+                f"datasets.{name}.data: there is no {place}: put the records there, or name another --only"
+            )

@@ -19,16 +19,16 @@ _MOST_PANELS = 4
 
 _LEGEND = (
     "Accuracy in per cent on public test records of fresh models that saw nothing but the synthetic records: mean and "
-    "standard deviation over seeds, which decide partition, recipe and models; the noise is drawn anew in every run. "
+    "standard deviation over seeds, which decide partition and recipe; the noise is drawn anew in every run. "
     "In brackets: the recipe's own classifier, where it has one. Bold: the best synthetic records. "
     "Epsilon holds for each silo's records (one record added or removed): the smaller, the more private."
 )
 _WORDS = {
     POOLED: "a model of all real records in one place, not private: the ceiling",
-    ALONE: "a model of each silo's own real records, not private: the mean over silos",
+    ALONE: "a model of each silo's own real records, not private: the mean over silos, the worst and the best of them",
     FEDAVG: "federated averaging: silos train one model together, not private, no synthetic records",
     DP_SGD: "a model of the first silo's own records alone, by private training (Opacus); no synthetic records",
-    DP_FEDAVG: "silos train one model together by noisy sums of clipped gradients; no synthetic records",
+    DP_FEDAVG: "silos train one ConvNet together by noisy sums of clipped gradients; no synthetic records",
 }
 
 
@@ -55,6 +55,9 @@ def write_page(matrix: Matrix, rows: Sequence[Row], folder: Path) -> Path:
 def _progress(matrix: Matrix, rows: Sequence[Row]) -> str:
     wanted, minutes = sum(1 for _ in matrix.cells()), sum(row.cpu_seconds for row in rows) / 60
     again = f"`silosynth bench {matrix.file_name} --out FOLDER` makes this page, in {minutes:.0f} min of one processor."
+    versions = {row.commit for row in rows}
+    if len(versions) > 1:
+        again += f" Rows are of {len(versions)} versions of the code: the last table tells which."
     if len(rows) == wanted:
         return again
     return f"{again} {len(rows)} of {wanted} runs are made so far: the same command goes on with the others."
@@ -81,7 +84,7 @@ def _table(matrix: Matrix, rows: Sequence[Row]) -> str:
     """Ways beside settings and epsilons, whichever are fewer as columns."""
     columns = list(
         dict.fromkeys((row.cell.setting, row.cell.budget) for row in rows if row.cell.way in matrix.private_ways)
-    )
+    ) or list(dict.fromkeys((row.cell.setting, row.cell.budget) for row in rows))
     grid = [[[row for row in rows if _belongs(row.cell, way, *column)] for column in columns] for way in matrix.ways]
     best = [_best([cells[number] for cells in grid]) for number in range(len(columns))]
     words = [[_cell(cell, bold=cell is most) for cell, most in zip(cells, best, strict=True)] for cells in grid]
@@ -106,6 +109,8 @@ def _belongs(cell: Cell, way: str, setting: str, budget: str) -> bool:
 def _cell(rows: Sequence[Row], bold: bool) -> str:
     own = [row.own_classifier_accuracy for row in rows if row.own_classifier_accuracy is not None]
     found = _mean_and_spread([row.accuracy for row in rows])
+    if alone := [accuracy for row in rows for accuracy in row.accuracy_by_silo]:
+        return f"{found} ({100 * min(alone):.1f} to {100 * max(alone):.1f})"
     return (f"**{found}**" if bold else found) + (f" ({_mean_and_spread(own)})" if own else "")
 
 

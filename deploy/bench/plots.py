@@ -48,6 +48,6 @@ def _line(axes: Axes, way: str, rows: Sequence[Row], number: int) -> None:
     budgets = sorted({row.cell.epsilon for row in rows if row.cell.epsilon is not None})
     groups = [[100 * row.accuracy for row in rows if row.cell.epsilon == budget] for budget in budgets]
     if groups:
-        means, spreads = [np.mean(group) for group in groups], [np.std(group) for group in groups]
+        means, spreads = [np.mean(group) for group in groups], [np.std(group, ddof=len(group) > 1) for group in groups]
         mark, line = _MARKS[number % len(_MARKS)], ":" if way in PRIVATE else "-"
         axes.errorbar(budgets, means, spreads, capsize=3, label=way, marker=mark, linestyle=line)

@@ -28,7 +28,8 @@ class Row(Section):
     distance: float | None = None
     coverage: float | None = None
     synthetic_records: int | None = None
-    silo_seconds: float | None = None  # processor time of one silo, on average
+    silo_seconds: float | None = None  # processor time of one silo that worked, on average
+    silos_at_work: int | None = None  # None: all of them
     server_seconds: float  # of everything that is not done at silos, training of models left out
     evaluation_seconds: float
     sent_bytes: int | None = None  # by each silo, as 8-byte integers before packing
@@ -41,7 +42,7 @@ class Row(Section):
     @property
     def cpu_seconds(self) -> float:
         """Of everybody together."""
-        asked = self.cell.silos - (self.cell.without is not None)
+        asked = self.silos_at_work or self.cell.silos - (self.cell.without is not None)
         return asked * (self.silo_seconds or 0.0) + self.server_seconds + self.evaluation_seconds
 
 

@@ -27,7 +27,7 @@ class Membership(Section):
     """How well an attack tells records that took part from records of the same kind that did not.
 
     Beside it stands what the claim allows: whoever is wrong about outsiders in a share x of the cases is right about
-    members in at most exp(epsilon) x + delta.
+    members in at most exp(epsilon) x + delta, for every pair of epsilon and delta that is claimed.
     """
 
     attack: Literal["lira", "density", "nearest"]
@@ -39,7 +39,7 @@ class Membership(Section):
     tpr_at_0_1_percent: Rate | None  # true positives at 0.1 % false ones; None for fewer than 1,000 outsiders
     tpr_at_1_percent: Rate | None  # None for fewer than 100 outsiders
     roc: tuple[RocPoint, ...]
-    flagged: bool  # the attack does better than the claim allows, with 95 % confidence
+    flagged: bool  # the attack does better than the claim allows, with 99.9 % confidence at each of four rates
 
 
 class Power(Section):
@@ -90,6 +90,7 @@ class AttackReport(Section):
     relation: str = "one record of one silo added or removed"
     epsilon_claimed: float | None  # of each silo; None: no noise
     delta: float
+    claims: tuple[tuple[float, float], ...] = ()  # pairs of epsilon and delta that what a silo is charged amounts to
     data: str
     silos: int
     partition: str
@@ -98,6 +99,7 @@ class AttackReport(Section):
     seeds: tuple[int, ...]
     membership: tuple[Membership, ...] = ()
     audits: tuple[Audit, ...] = ()
+    not_audited: tuple[str, ...] = ()  # mechanisms that are asked, too, but are no noisy sums of records
     cpu_seconds: float
     code: Code
     commit: str | None  # None where the code lies in no git repository

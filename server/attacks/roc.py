@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from silosynth.server.attacks.bounds import clopper_pearson
+from silosynth.server.attacks.claims import Claim
 from silosynth.server.attacks.report import Membership, Rate, RocPoint
 
 Scores = npt.NDArray[np.float64]
@@ -24,15 +25,13 @@ def membership(
     method: str,
     scores: Scores,
     took_part: npt.NDArray[np.bool_],
-    *,
-    epsilon: float,
-    delta: float,
+    claim: Claim | None,
 ) -> Membership:
-    """Larger scores speak for having taken part; both arrays may have any shape."""
+    """Larger scores speak for having taken part; both arrays may have any shape. No claim: nothing is promised."""
     inside, outside = scores[took_part], scores[~took_part]
     area = _area(inside, outside)
     half = _NORMAL_QUANTILE * _area_error(area, len(inside), len(outside))
-    rates = [_rate(inside, outside, false_rate, epsilon, delta) for false_rate in (0.001, 0.01)]
+    rates = [_rate(inside, outside, false_rate, claim) for false_rate in (0.001, 0.01)]
     return Membership(
         attack=attack,
         method=method,
@@ -43,13 +42,8 @@ def membership(
         tpr_at_0_1_percent=rates[0],
         tpr_at_1_percent=rates[1],
         roc=_curve(inside, outside),
-        flagged=any(_too_good(inside, outside, false_rate, epsilon, delta) for false_rate in (0.001, 0.01, 0.1)),
+        flagged=claim is not None and any(_too_good(inside, outside, rate, claim) for rate in (0.0, 0.001, 0.01, 0.1)),
     )
-
-
-def allowed(false_rate: float, epsilon: float, delta: float) -> float:
-    """The most true positives that (epsilon, delta)-DP permits."""
-    return 1.0 if epsilon > 100 else min(1.0, math.exp(epsilon) * false_rate + delta)
 
 
 def _area(inside: Scores, outside: Scores) -> float:
@@ -70,21 +64,21 @@ def _threshold(outside: Scores, false_rate: float) -> float:
     return float(np.sort(outside)[::-1][int(false_rate * len(outside))])
 
 
-def _rate(inside: Scores, outside: Scores, false_rate: float, epsilon: float, delta: float) -> Rate | None:
+def _rate(inside: Scores, outside: Scores, false_rate: float, claim: Claim | None) -> Rate | None:
     if len(outside) < 1 / false_rate:
         return None
     found = int((inside > _threshold(outside, false_rate)).sum())
     low, high = clopper_pearson(found, len(inside))
-    bound = allowed(false_rate, epsilon, delta) if math.isfinite(epsilon) else None
-    return Rate(value=found / len(inside), low=low, high=high, allowed=bound)
+    most = None if claim is None else claim.allowed(false_rate)
+    return Rate(value=found / len(inside), low=low, high=high, allowed=most)
 
 
-def _too_good(inside: Scores, outside: Scores, false_rate: float, epsilon: float, delta: float) -> bool:
+def _too_good(inside: Scores, outside: Scores, false_rate: float, claim: Claim) -> bool:
     """With both rates taken where they speak least against the claim."""
     threshold = _threshold(outside, false_rate)
     true_low, _ = clopper_pearson(int((inside > threshold).sum()), len(inside), _CERTAINTY)
     _, false_high = clopper_pearson(int((outside > threshold).sum()), len(outside), _CERTAINTY)
-    return true_low > allowed(false_high, epsilon, delta)
+    return true_low > claim.allowed(false_high)
 
 
 def _curve(inside: Scores, outside: Scores) -> tuple[RocPoint, ...]:

@@ -18,7 +18,7 @@ INK, QUIET, WEAK = "#20618d", "#b8c4cc", "#c8553d"  # told apart by the colour-b
 
 def save_figure(figure: Figure, stem: Path) -> tuple[Path, Path]:
     """As PNG and as SVG; the same content gives the same bytes."""
-    paths = stem.with_suffix(".png"), stem.with_suffix(".svg")
+    paths = stem.with_name(f"{stem.name}.png"), stem.with_name(f"{stem.name}.svg")
     for path in paths:
         figure.savefig(path, dpi=120, metadata={"Software" if path.suffix == ".png" else "Date": None})
     return paths

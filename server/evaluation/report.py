@@ -56,6 +56,7 @@ class Evaluation(Section):
 
     version: Literal[1] = 1
     release: str | None = None  # where a finished release was evaluated anew: its name and version
+    tested_on: str | None = None  # likewise: the public records, as they were named
     code: Code | None = None  # which made this evaluation, where no manifest beside it tells
     model: str
     protocol: str = "quick"

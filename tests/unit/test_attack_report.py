@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from silosynth.common.errors import VerificationFailed
+from silosynth.deploy.attacks.results import as_tables
 from silosynth.server.attacks.report import AttackReport, Audit, Machine, Membership, Power, Rate, RocPoint
 from silosynth.server.releases.code_version import code_version
 
@@ -92,3 +93,9 @@ def test_a_refuted_claim_ends_a_script() -> None:
     report().verdict()
     with pytest.raises(VerificationFailed, match="prototypes"):
         report(audits=(audit(flagged=True),)).verdict()
+
+
+def test_what_was_not_audited_is_told() -> None:
+    _, audits = as_tables(report(not_audited=("teacher_answers",)))
+    assert "teacher_answers" in str(audits.caption)
+    assert as_tables(report())[1].caption is None

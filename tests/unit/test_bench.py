@@ -7,14 +7,17 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 from rich.console import Console
 from support.toy_images import toy_records
 from typer.testing import CliRunner
 
-from silosynth.common.datasets import save_npz
-from silosynth.common.errors import ConfigError, SilosynthError
+from silosynth.common.datasets import Records, save_npz
+from silosynth.common.errors import ConfigError, RunFailed, SilosynthError
+from silosynth.common.schema import Schema
 from silosynth.deploy.bench.estimates import Estimate, estimate_table
 from silosynth.deploy.bench.matrix import load_matrix
 from silosynth.deploy.bench.page import write_page
@@ -22,6 +25,7 @@ from silosynth.deploy.bench.rows import ROWS, Notebook, Row
 from silosynth.deploy.bench.running import run_cell
 from silosynth.deploy.bench.scaling import fitted_exponent, scaling_section
 from silosynth.deploy.cli import app
+from silosynth.server.evaluation.plots import save_figure
 
 MATRIX = """
 title = "Toys"
@@ -135,6 +139,42 @@ def test_the_best_of_several_recipes_is_bold(file: Path) -> None:
     shown = {line.split(" | ")[0]: line for line in page.split("Points that")[0].splitlines() if line[:1] == "|"}
     assert shown["| means"].count("**") == 2 * 4
     assert "**" not in shown["| mixed"] + shown["| pooled"]
+
+
+def test_a_run_that_cannot_be_made_does_not_stop_the_others(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).uniform(-1, 1, (60, 4)).astype(np.float32)
+    save_npz(Records(rows, np.arange(60) % 3, Schema((4,), 3)), tmp_path / "toys.npz")
+    file = tmp_path / "toys.toml"
+    file.write_text(MATRIX.replace('["pooled", "alone"]', '["dp-fedavg"]').replace('leave_one_out = ["means"]', ""))
+    done = CliRunner().invoke(app, ["bench", str(file), "--out", str(tmp_path / "out")])
+    assert isinstance(done.exception, RunFailed)
+    assert "4 runs could not be made" in str(done.exception)
+    assert "leave that baseline out" in str(done.exception)
+    assert len(Notebook(tmp_path / "out").rows()) == 4
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "complaint"),
+    [('"classes"', '"clases"', "clases"), ('"toys.npz"', '"nowhere.npz"', "datasets.toys.data: there is no")],
+)
+def test_what_is_wrong_is_told_before_anything_is_run(written: str, instead: str, complaint: str, file: Path) -> None:
+    file.write_text(MATRIX.replace(written, instead).replace("steps = 3", "steps = 4"))
+    done = CliRunner().invoke(app, ["bench", str(file), "--out", str(file.parent / "elsewhere")])
+    assert isinstance(done.exception, ConfigError)
+    assert complaint in str(done.exception)
+    assert not Notebook(file.parent / "elsewhere").rows()
+
+
+def test_only_the_silo_that_worked_is_counted(file: Path) -> None:
+    row = Notebook(file.parent / "out").rows()[0]
+    known = {"silo_seconds": 10.0, "server_seconds": 1.0, "evaluation_seconds": 2.0}
+    assert row.model_copy(update=known | {"cell": row.cell.model_copy(update={"silos": 5})}).cpu_seconds == 53.0
+    assert row.model_copy(update=known | {"silos_at_work": 1}).cpu_seconds == 13.0
+
+
+def test_pictures_of_datasets_whose_names_have_dots_are_two(file: Path) -> None:
+    figures = [save_figure(Figure(), file.parent / f"toys.v{number}") for number in (1, 2)]
+    assert len({path for paths in figures for path in paths}) == 4
 
 
 def test_help_shows_the_whole_file() -> None:

@@ -72,7 +72,7 @@ def test_nothing_is_written_into_the_release(release: Path, public_test: Path) -
 
 
 def test_records_that_do_not_fit_are_refused(release: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be compared"):
+    with pytest.raises(ConfigError, match="of the same kind"):
         evaluate_release(release, ORDER, tmp_path, print)
 
 
@@ -80,7 +80,7 @@ def test_bad_orders_are_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="model"):
         evaluate_release(tmp_path / "nothing", replace(ORDER, model="oracle"), tmp_path, print)
     with pytest.raises(DataError):
-        replace(ORDER, test=str(tmp_path / "nothing")).test_records()
+        replace(ORDER, test=str(tmp_path / "nothing")).test_records(())
 
 
 def test_a_tampered_release_is_not_judged(tmp_path: Path) -> None:
@@ -91,4 +91,32 @@ def test_a_tampered_release_is_not_judged(tmp_path: Path) -> None:
 
 
 def test_two_parts_are_tested_on_the_test_part() -> None:
-    assert len(ORDER.test_records()) == 360
+    assert len(ORDER.test_records(())) == 360
+
+
+def test_a_test_part_that_cannot_be_read_is_not_replaced_by_the_training_part(tmp_path: Path) -> None:
+    for part in ("train", "val"):
+        for name in ("cat", "dog"):
+            (tmp_path / "pets" / part / name).mkdir(parents=True)
+            Image.new("L", (4, 4)).save(tmp_path / "pets" / part / name / "a.png")
+    order = replace(ORDER, test=str(tmp_path / "pets"))
+    with pytest.raises(DataError):
+        order.test_records(("cat", "dog"))
+    apart = replace(order, test=str(tmp_path / "pets" / "val"))
+    assert apart.test_records(("bird", "cat", "dog")).labels.tolist() == [1, 2]
+    with pytest.raises(DataError, match="not among the declared"):
+        apart.test_records(("bird", "cat"))
+
+
+def test_a_toml_file_tells_of_a_table(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("10,no\n90,yes\n50,no\n")
+    columns = '{name = "age", bounds = [0, 100]}, {name = "sick", categories = ["no", "yes"]}'
+    table = f'[data]\npath = "rows.csv"\n[data.table]\nlabel = "sick"\nheader = false\ncolumns = [{columns}]\n'
+    (tmp_path / "rows.toml").write_text(table)
+    assert replace(ORDER, test=str(tmp_path / "rows.toml")).test_records(()).labels.tolist() == [0, 1, 0]
+
+
+def test_the_schema_is_printed() -> None:
+    done = CliRunner().invoke(app, ["evaluate", "--schema"])
+    assert done.exit_code == 0
+    assert "accuracy_interval" in json.loads(done.stdout)["properties"]
