@@ -68,7 +68,10 @@ def _pure_epsilon(events: Iterable[Event]) -> float:
 
 
 def calibrate(events_at: Callable[[float], Sequence[Event]], target_epsilon: float, delta: float) -> float:
-    """A noise multiplier z for which `events_at(z)` costs at most `target_epsilon`, and hardly less."""
+    """A noise multiplier z for which `events_at(z)` costs at most `target_epsilon`, and hardly less.
+
+    Of few digits: z is part of a query's identity, which must not depend on how a processor rounds.
+    """
     if math.isinf(target_epsilon):
         return 0.0
     if target_epsilon <= 0:
@@ -79,7 +82,15 @@ def calibrate(events_at: Callable[[float], Sequence[Event]], target_epsilon: flo
         ratio = epsilon(events_at(math.exp(log_noise)), delta) / target_epsilon
         return math.log(min(max(ratio, 1e-9), 1e9))
 
-    return math.exp(_root(cost, target_epsilon))
+    return of_few_digits(math.exp(_root(cost, target_epsilon)))
+
+
+def of_few_digits(noise_multiplier: float) -> float:
+    """No smaller, and larger by a hundred-thousandth at most."""
+    if noise_multiplier == 0:
+        return 0.0
+    digits = 6 - math.ceil(math.log10(noise_multiplier))
+    return math.ceil(round(noise_multiplier * 10.0**digits, 3)) / 10.0**digits
 
 
 def _root(cost: Callable[[float], float], target_epsilon: float) -> float:

@@ -6,6 +6,7 @@ tensors must look like follows from our own code, and so does the size of the fi
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -49,7 +50,9 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(path.name + ".part")
-        scratch.write_bytes(content)
+        with scratch.open("wb") as file:
+            file.write(content)
+            os.fsync(file.fileno())
         scratch.replace(path)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written ({error.strerror}): choose another place") from error

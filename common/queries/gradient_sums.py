@@ -36,6 +36,9 @@ class GradientSums(Query):
     def artifacts(self) -> tuple[str, ...]:
         return (self.weights,)
 
+    def passing_artifacts(self) -> tuple[str, ...]:
+        return (self.weights,)
+
     def layout(self) -> Layout:
         return Layout.of(gradient=(ConvNetShape.of(self.schema, self.width).parameters(self.schema.classes),))
 

@@ -31,7 +31,7 @@ from silosynth.server.recipes.outlook import Crowd, Outlook, noise_of_class_mean
 from silosynth.server.synthesis.conditional_generator import ConditionalGenerator
 from silosynth.server.synthesis.denoise import denoised_counts
 from silosynth.server.synthesis.generator_networks import tensors_of
-from silosynth.server.synthesis.trained_once import trained_once
+from silosynth.server.synthesis.made_once import made_once, trained_once
 
 _COUNT_WEIGHT = 0.125  # kappa: a power of two, as sufficient statistics want it
 _SMALLEST_RATE = 0.01  # of the first, at the end
@@ -85,8 +85,13 @@ class Merf:
         embedding = self._embedding(task, noise_multiplier)
         summed = yield Ask(embedding.query, embedding.artifacts)
         generator = self._trained(task, embedding, torch.from_numpy(embedding.means(summed)).float())
-        records, labels = generator.sample(per_class, Dice(task.seed, 1))
-        return Pool(records, labels, {"generator": tensors_of(generator.network)})
+        weights = generator.network.state_dict().values()
+        made = made_once(
+            task.workplace.checkpoints,
+            (*weights, per_class, task.seed),
+            lambda: dict(zip(("records", "labels"), generator.sample(per_class, Dice(task.seed, 1)), strict=True)),
+        )
+        return Pool(made["records"], made["labels"], {"generator": tensors_of(generator.network)})
 
     def _trained(self, task: Task, embedding: Embedding, wanted: Tensor) -> ConditionalGenerator:
         generator = ConditionalGenerator(task.schema, task.seed)
@@ -139,7 +144,8 @@ class Merf:
             count_weight=_COUNT_WEIGHT,
             length_scale=self._chosen.length_scale,
         )
-        signal = Signals(query, dict[str, bytes]().__getitem__, pick_device("auto"))[0]
+        # Where the generator is: it is too small for a graphics card to be worth the way.
+        signal = Signals(query, dict[str, bytes]().__getitem__, pick_device("cpu"))[0]
         return Embedding(query, {}, signal.features, query.count_step() * query.grid())
 
 

@@ -32,7 +32,7 @@ from silosynth.common.signals import Signals
 from silosynth.server.generators.base import Pool
 from silosynth.server.generators.choice import GeneratorChoice, MerfChoice
 from silosynth.server.recipes.base import Ask, Product, Step, Steps, Summed, Task
-from silosynth.server.recipes.feature_signals import Evidence, in_any_order, product, report
+from silosynth.server.recipes.feature_signals import Evidence, in_any_order, in_rounds, product, report
 from silosynth.server.recipes.federated_descent import FederatedDescent, weights_artifact
 from silosynth.server.recipes.outlook import Crowd, Outlook
 from silosynth.server.recipes.privacy_split import divided
@@ -140,19 +140,20 @@ class DpGeng:
     def outlook(self, task: Task, parameters: Parameters, crowd: Crowd) -> Outlook:
         noises, parameters = self._noises(task, parameters), parameters.fitting(task.schema)
         pool = parameters.generator.opened().outlook(task, noises.generator, crowd)
-        queries = _later_queries(task, parameters, noises)
-        sampled = parameters.sampling_probability * len(queries) * crowd.records
+        queries, training = _later_queries(task, parameters, noises), _training(task, parameters)
+        drawn = parameters.sampling_probability * sum(query.event().count for query in queries) * crowd.records
         images = parameters.looked_at * _parts(parameters) * task.schema.classes
         return Outlook(
             [*pool.queries, *queries],
             pool.noise_to_signal,
             _FRAGILITY * pool.bearable,
-            pool.silo_views + round(sampled),
-            pool.server_views + parameters.steps * images,
+            pool.silo_views + round(drawn),
+            pool.server_views + parameters.steps * images + (parameters.extractors + 1) * training.views,
         )
 
     def steps(self, task: Task, parameters: Parameters) -> Steps:
         noises, parameters = self._noises(task, parameters), parameters.fitting(task.schema)
+        _later_queries(task, parameters, noises)  # what is wrong with them is told before anybody pays
         pool = yield from parameters.generator.opened().steps(task, noises.generator, parameters.pool_per_class)
         # Matching looks through all extractors, the choice of typical images through one.
         count = parameters.extractors if noises.matching is not None else int(parameters.typical)
@@ -197,18 +198,18 @@ def _check(task: Task, parameters: Parameters) -> None:
 def _later_queries(task: Task, parameters: Parameters, noises: Noises) -> list[Query]:
     queries = list[Query]()
     if noises.matching is not None:
-        queries.append(_feature_sums(task, parameters, noises.matching, _UNKNOWN))
+        queries += _feature_sums(task, parameters, noises.matching, _UNKNOWN)
     if noises.expert is not None:
         queries += [_descent(parameters).query(task, noises.expert, _UNKNOWN)] * parameters.expert_steps
     return queries
 
 
-def _feature_sums(task: Task, parameters: Parameters, noise_multiplier: float, weights: str) -> FeatureSums:
-    return FeatureSums(
+def _feature_sums(task: Task, parameters: Parameters, noise_multiplier: float, weights: str) -> list[FeatureSums]:
+    first = FeatureSums(
         schema=task.schema,
         noise_multiplier=noise_multiplier,
         first=0,
-        signals=parameters.signals,
+        signals=1,
         sampling_probability=parameters.sampling_probability,
         network="convnet",
         width=parameters.width,
@@ -220,6 +221,7 @@ def _feature_sums(task: Task, parameters: Parameters, noise_multiplier: float, w
         count_weight=_COUNT_WEIGHT,
         weights=weights,
     )
+    return in_rounds(first, parameters.signals)
 
 
 def _descent(parameters: Parameters) -> FederatedDescent:
@@ -256,11 +258,10 @@ def _matching(
     task: Task, extractors: list[Network], parameters: Parameters, noise_multiplier: float
 ) -> Generator[Step, Summed, _Matching]:
     digest, content = weights_artifact(extractors)
-    query = _feature_sums(task, parameters, noise_multiplier, digest)
-    device = pick_device("auto")
-    evidence = Evidence(device)
-    evidence.add(query, (yield Ask(query, {digest: content})))
-    return _Matching(Signals(query, {digest: content}.__getitem__, device), evidence, query.clip)
+    queries, evidence = _feature_sums(task, parameters, noise_multiplier, digest), Evidence(pick_device("auto"))
+    for query in queries:
+        evidence.add(query, (yield Ask(query, {digest: content})))
+    return _Matching(Signals(queries[0], {digest: content}.__getitem__, evidence.device), evidence, queries[0].clip)
 
 
 def _expert(
@@ -281,8 +282,9 @@ def _distilled(
     sizes = [each * _parts(parameters)] * classes
     if matching is None and expert is None:
         return product(_as_used(start, parameters), sizes, task.schema)
-    descent = Descent(start, parameters.learning_rate, parameters.steps, parameters.averaging)
-    say, dice = _Say(matching, expert, classes, parameters), Dice(task.seed, each)
+    device = pick_device("auto") if matching is None else matching.evidence.device
+    descent = Descent(start.to(device), parameters.learning_rate, parameters.steps, parameters.averaging)
+    say, dice = _Say(matching, expert, classes, parameters, device), Dice(task.seed, each)
     for step, index in enumerate(islice(in_any_order(parameters.signals, task.seed), parameters.steps), start=1):
         some = dice.uniform(classes, each).argsort(dim=1)[:, : parameters.looked_at]
         rows = (some + each * torch.arange(classes)[:, None]).flatten()
@@ -295,19 +297,25 @@ def _distilled(
 class _Say:
     """What matching and expert say of as many images of each class as a step looks at, sorted by class."""
 
-    def __init__(self, matching: _Matching | None, expert: Expert | None, classes: int, parameters: Parameters) -> None:
-        self._matching, self._expert = matching, expert
+    def __init__(
+        self,
+        matching: _Matching | None,
+        expert: Expert | None,
+        classes: int,
+        parameters: Parameters,
+        device: torch.device,
+    ) -> None:
+        self._matching, self._expert = matching, None if expert is None else expert.to(device)
         self._weight = parameters.expert_weight
         sizes = [parameters.looked_at * _parts(parameters)] * classes
-        self._labels = torch.arange(classes).repeat_interleave(sizes[0])
+        self._labels = torch.arange(classes, device=device).repeat_interleave(sizes[0])
         if matching is not None:
-            device = matching.evidence.device
             self._matcher = Matcher(matching.signals, matching.clip, sizes, fast_type(device))
             self._drawn = matching.evidence.drawn()
 
     def loss(self, images: Tensor, index: int, step: int) -> Tensor:
         """The expert, whose say is a mean over images, looks at every fourth only, at others in the next step."""
-        loss = torch.zeros(())
+        loss = torch.zeros((), device=images.device)
         if self._matching is not None:
             loss = loss + self._matcher.loss(images, index, self._matching.evidence.sums(index), self._drawn)
         if self._expert is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
@@ -16,7 +16,6 @@ from silosynth.common.accounting import calibrate, epsilon
 from silosynth.common.config import Section
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
-from silosynth.common.networks.shapes import embedding_size
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.queries import FeatureSums
 from silosynth.common.schema import Schema
@@ -49,27 +48,22 @@ class SignalParameters(Section):
     def queries(self, task: Task, z: float, projected: int = 0, auxiliary: str = "") -> list[FeatureSums]:
         """All signals, in rounds of as many as fit one query."""
         schema = task.schema
-        width = self.width or (32 if schema.is_image else 64)
-        features = projected or embedding_size(_network(schema), schema, width)
-        largest = max(_VALUES_A_QUERY // (schema.classes * (features + 1)), 1)
-        return [
-            FeatureSums(
-                schema=schema,
-                noise_multiplier=z,
-                first=first,
-                signals=min(largest, self.signals - first),
-                sampling_probability=self.sampling_probability,
-                network=_network(schema),
-                width=width,
-                seed=task.seed,
-                augmentation=self.augmentation if schema.is_image else "",
-                projected=projected,
-                auxiliary=auxiliary,
-                clip=self.clip,
-                count_weight=self.count_weight * self.clip,
-            )
-            for first in range(0, self.signals, largest)
-        ]
+        first = FeatureSums(
+            schema=schema,
+            noise_multiplier=z,
+            first=0,
+            signals=1,
+            sampling_probability=self.sampling_probability,
+            network=_network(schema),
+            width=self.width or (32 if schema.is_image else 64),
+            seed=task.seed,
+            augmentation=self.augmentation if schema.is_image else "",
+            projected=projected,
+            auxiliary=auxiliary,
+            clip=self.clip,
+            count_weight=self.count_weight * self.clip,
+        )
+        return in_rounds(first, self.signals)
 
     def outlook(self, queries: list[FeatureSums], crowd: Crowd, steps: int) -> Outlook:
         """Of what all signals tell together; `steps` gradient steps look at every synthetic record."""
@@ -98,6 +92,12 @@ class SignalParameters(Section):
         if spent > task.epsilon:
             raise ConfigError(f"noise_multiplier = {z:g} spends epsilon {spent:.3f}, the run has {task.epsilon:g}")
         return z
+
+
+def in_rounds(query: FeatureSums, signals: int) -> list[FeatureSums]:
+    """From the first signal alone to so many of them, as many at a time as fit one query."""
+    largest = max(_VALUES_A_QUERY // (query.schema.classes * (query.dimension + 1)), 1)
+    return [replace(query, first=first, signals=min(largest, signals - first)) for first in range(0, signals, largest)]
 
 
 def _network(schema: Schema) -> str:

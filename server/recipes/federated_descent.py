@@ -11,9 +11,10 @@ import torch
 from silosynth.common.accounting import calibrate
 from silosynth.common.events import SampledGaussian
 from silosynth.common.networks.extractors import Network
-from silosynth.common.networks.weights import encode_networks
+from silosynth.common.networks.weights import encode_networks, flat_weights, with_weights
 from silosynth.common.queries import GradientSums
 from silosynth.server.recipes.base import Ask, Step, Summed, Task
+from silosynth.server.synthesis.made_once import made_once
 
 
 @dataclass(frozen=True)
@@ -44,14 +45,18 @@ class FederatedDescent:
     def train(
         self, task: Task, network: Network, noise_multiplier: float, what: str
     ) -> Generator[Step, Summed, Network]:
-        optimizer = torch.optim.Adam(network.parameters(), self.learning_rate)
+        """The weights after each step are kept: the next question is about them."""
+        optimizer, checkpoints = torch.optim.Adam(network.parameters(), self.learning_rate), task.workplace.checkpoints
         for step in range(self.steps):
+            before = flat_weights(network)
             digest, content = weights_artifact([network])
             summed = yield Ask(self.query(task, noise_multiplier, digest), {digest: content})
             gradient = torch.from_numpy(summed.blocks["gradient"]).float()
             for weights, part in _parts(network, gradient):
                 weights.grad = part
             optimizer.step()
+            after = made_once(checkpoints, (before, gradient, self), lambda: {"weights": flat_weights(network)})
+            with_weights(network, after["weights"])
             task.workplace.report((step + 1) / self.steps, float(gradient.norm()), what=what)
         return network
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+from silosynth.common.accounting import of_few_digits
+
 
 def gaussian_noise(mu: float) -> float:
     """z of one Gaussian mechanism that is mu-GDP."""
@@ -34,7 +36,8 @@ def divided(whole: float, weights: dict[str, float], sampled: dict[str, tuple[fl
     shares = shares_of(weights)
     if whole == 0:
         return dict.fromkeys(shares, 0.0)
-    return {
+    noises = {
         name: sampled_noise(share / whole, *sampled[name]) if name in sampled else gaussian_noise(share / whole)
         for name, share in shares.items()
     }
+    return {name: of_few_digits(noise) for name, noise in noises.items()}

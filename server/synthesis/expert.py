@@ -21,6 +21,11 @@ class Expert:
         self.network, self._weight = network.requires_grad_(False), divergence_weight
         self._references = _mean_soft_labels(network, pool)
 
+    def to(self, device: torch.device) -> Expert:
+        self.network.to(device)
+        self._references = self._references.to(device)
+        return self
+
     def loss(self, records: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy + lambda * KL(references' mean soft label, the expert's opinion), averaged over records."""
         opinions = self.network(records).log_softmax(1)
@@ -30,7 +35,10 @@ class Expert:
     @torch.no_grad()
     def classes(self, records: Tensor) -> Tensor:
         """What it takes them for."""
-        return torch.cat([self.network(part).argmax(1) for part in torch.split(records, _BATCH)])
+        return torch.cat([self._seen(part).argmax(1).cpu() for part in torch.split(records, _BATCH)])
+
+    def _seen(self, records: Tensor) -> Tensor:
+        return self.network(records.to(self._references.device))
 
 
 @torch.no_grad()

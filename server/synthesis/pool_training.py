@@ -13,7 +13,7 @@ from silosynth.common.networks.extractors import Network, draw_network
 from silosynth.common.procedural.dice import Dice
 from silosynth.common.schema import Schema
 from silosynth.server.generators.base import Pool
-from silosynth.server.synthesis.trained_once import trained_once
+from silosynth.server.synthesis.made_once import trained_once
 
 _BATCH = 128
 _RATE = 5e-3
@@ -29,6 +29,11 @@ class PoolTraining:
     steps: int
     augmentation: str
     checkpoints: Path | None = None
+
+    @property
+    def views(self) -> int:
+        """Of records, by one network."""
+        return self.steps * _BATCH
 
     def network(self, pool: Pool, *seeds: int) -> Network:
         """Drawn from these seeds, and trained."""

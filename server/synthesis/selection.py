@@ -49,6 +49,6 @@ def _by_class(pool: Pool) -> list[Tensor]:
 @torch.no_grad()
 def _nearest_to_centers(records: Tensor, network: Network, count: int, seed: int) -> Tensor:
     features = torch.cat([network.embed(part) for part in torch.split(records, _BATCH)])
-    centers = KMeans(count, n_init=1, random_state=seed).fit(features.numpy()).cluster_centers_
+    centers = KMeans(count, n_init=1, random_state=seed % (1 << 32)).fit(features.numpy()).cluster_centers_
     distances = torch.cdist(torch.from_numpy(centers).float(), features)
     return distances.argmin(dim=1)

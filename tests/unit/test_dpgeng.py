@@ -29,6 +29,7 @@ from silosynth.server.generators.base import Pool
 from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Ask, Product, Summed, Task, drive
 from silosynth.server.recipes.dpgeng import DpGeng, Noises, Parameters
+from silosynth.server.recipes.outlook import Crowd
 from silosynth.server.recipes.privacy_split import sampled_noise, shares_of
 from silosynth.server.recipes.workplace import Workplace
 from silosynth.server.synthesis.enlarging import enlarged_quarters
@@ -226,9 +227,25 @@ class TestGeng:
         written = []
         for _ in range(2):
             drive(recipe.steps(task, chosen), Watched([train]).ask)
-            written.append({path: path.stat().st_mtime_ns for path in (tmp_path / "networks").iterdir()})
-        assert len(written[0]) == 1 + QUICK["extractors"] + 1  # generator, extractors, expert
+            written.append({path: path.stat().st_mtime_ns for path in (tmp_path / "made").iterdir()})
+        # Generator, pool, extractors, the expert as it begins and after every step.
+        assert len(written[0]) == 2 + QUICK["extractors"] + 1 + QUICK["expert_steps"]
         assert written[0] == written[1]
+
+    @pytest.mark.parametrize("wrong", [{"augmentation": "colour"}, {"expert_clip": 1e-7}])
+    def test_what_is_wrong_with_later_questions_is_told_before_the_first(
+        self, wrong: dict[str, Any], train: Records
+    ) -> None:
+        recipe = DpGeng()
+        with pytest.raises((ConfigError, QueryError)):
+            next(recipe.steps(Task(train.schema, 8.0, DELTA), Parameters(**QUICK | wrong)))
+
+    def test_more_signals_than_fit_a_query_are_asked_for_in_rounds(self, train: Records) -> None:
+        recipe, chosen = DpGeng(), Parameters(width=1024, signals=1000)
+        queries = recipe.outlook(Task(train.schema, 8.0, DELTA), chosen, Crowd(1000, 5)).queries
+        asked = [query for query in queries[1:] if isinstance(query, FeatureSums)]
+        assert sum(query.signals for query in asked) == 1000
+        assert all(query.layout().size <= 1 << 22 for query in asked)
 
     def test_a_pool_that_is_too_small_is_noticed_before_anybody_is_asked(self, train: Records) -> None:
         with pytest.raises(ConfigError, match="raise pool_per_class"):
