@@ -17,7 +17,7 @@ from silosynth.common.queries.base import fine_grid
 from silosynth.common.schema import Schema
 
 SCHEMA = Schema((28, 28, 1), 10)
-BATCH, WIDTH, CLIP = 128, 32, 1.0
+BATCH, WIDTH, CLIP = 120, 32, 1.0  # as many as our batches hold beside their blanks
 LARGEST_DIFFERENCE = BATCH * 2e-5  # of single precision and our grid, over all records
 
 
