@@ -5,6 +5,8 @@ The references of a class are the pool's records of it: their mean soft label te
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -38,7 +40,7 @@ class Expert:
         return torch.cat([self._seen(part).argmax(1).cpu() for part in torch.split(records, _BATCH)])
 
     def _seen(self, records: Tensor) -> Tensor:
-        return self.network(records.to(self._references.device))
+        return cast(Tensor, self.network(records.to(self._references.device)))
 
 
 @torch.no_grad()

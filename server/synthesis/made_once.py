@@ -49,8 +49,8 @@ def trained_once(
 def _identity(parts: Iterable[Tensor | object]) -> str:
     digest = hashlib.sha256()
     for part in parts:
-        is_tensor = isinstance(part, Tensor)
-        digest.update(repr((tuple(part.shape), part.dtype) if is_tensor else part).encode() + b"\n")
-        if is_tensor:
-            digest.update(part.cpu().numpy().tobytes())
+        if isinstance(part, Tensor):
+            digest.update(f"{tuple(part.shape)} {part.dtype}\n".encode() + part.cpu().numpy().tobytes())
+        else:
+            digest.update(f"{part!r}\n".encode())
     return digest.hexdigest()
