@@ -86,7 +86,7 @@ def calibrate(events_at: Callable[[float], Sequence[Event]], target_epsilon: flo
 
 
 def of_few_digits(noise_multiplier: float) -> float:
-    """No smaller, and larger by a hundred-thousandth at most."""
+    """Smaller by a billionth at most, larger by a hundred-thousandth; whoever is asked is charged for what it is."""
     if noise_multiplier == 0:
         return 0.0
     digits = 6 - math.ceil(math.log10(noise_multiplier))

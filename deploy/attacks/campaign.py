@@ -49,7 +49,7 @@ def wage(campaign: Campaign, records: Records, public: Records, report: Report) 
     """One run tells what is asked, shadow runs who took part, audits what each kind of question really costs."""
     begun = time.process_time()
     target, promised = _target(campaign, records, public), math.isfinite(campaign.epsilon)
-    heard = Heard.of(target)
+    heard = Heard.of(target) if promised else Heard(InProcess([]), [])  # nothing is claimed that could be audited
     claim = Claim.of(campaign.epsilon, campaign.delta, heard.events) if promised else None
     membership = attack(target, campaign.runs, campaign.seed, claim, lambda share: report(0.9 * share))
     audits = heard.audits(campaign.delta, campaign.seed) if promised else ()
