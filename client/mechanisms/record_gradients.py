@@ -19,12 +19,14 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from silosynth.client.mechanisms.exact_sums import clipped
+from silosynth.client.mechanisms.record_norms import with_fused_norms
 from silosynth.common.queries.base import fine_grid
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 _BATCH, _PLACES = 128, 120  # of a batch, and those of them that hold records
+_CACHED = 4  # gradients cut at a time: they stay in the processor's cache, which is twice as fast
 _known_to_be_alike: dict[tuple[object, ...], bool] = {}
 
 
@@ -65,8 +67,9 @@ def clipped_sum(gradients: RecordGradients, weights: Tensor, seen: Tensor, label
     for start in range(0, len(labels), _PLACES):
         here = slice(start, start + _PLACES)
         found = gradients(weights, seen[here], labels[here])
-        found[~np.isfinite(found.sum(axis=1, dtype=np.float64))] = 0
-        total += clipped(found, 0.0, clip, grid).sum(axis=0)
+        for few in np.split(found, range(_CACHED, len(found), _CACHED)):
+            few[~np.isfinite(few.sum(axis=1, dtype=np.float64))] = 0
+            total += clipped(few, 0.0, clip, grid).sum(axis=0)
     return total
 
 
@@ -74,10 +77,11 @@ def per_record_gradients(classifier: nn.Module) -> RecordGradients:
     names = [name for name, _ in classifier.named_parameters()]
     shapes = tuple(parameter.shape for parameter in classifier.parameters())
     sizes = [shape.numel() for shape in shapes]
+    fused = with_fused_norms(classifier)
 
     def loss(weights: Tensor, record: Tensor, label: Tensor) -> Tensor:
         tensors = [part.view(shape) for part, shape in zip(torch.split(weights, sizes), shapes, strict=True)]
-        logits = functional_call(classifier, dict(zip(names, tensors, strict=True)), (record[None],))
+        logits = functional_call(fused, dict(zip(names, tensors, strict=True)), (record[None],))
         return F.cross_entropy(logits, label[None])
 
     return RecordGradients(vmap(grad(loss), in_dims=(None, 0, 0)), shapes)
