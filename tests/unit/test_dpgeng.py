@@ -28,7 +28,8 @@ from silosynth.deploy.inprocess import InProcess
 from silosynth.server.generators.base import Pool
 from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Ask, Product, Summed, Task, drive
-from silosynth.server.recipes.dpgeng import DpGeng, Noises, Parameters
+from silosynth.server.recipes.dpgeng import DpGeng
+from silosynth.server.recipes.guided_parameters import GuidedParameters, Noises
 from silosynth.server.recipes.outlook import Crowd
 from silosynth.server.recipes.privacy_split import sampled_noise, shares_of
 from silosynth.server.recipes.workplace import Workplace
@@ -101,11 +102,11 @@ class TestSplit:
         assert mu == pytest.approx(1.0)
 
     def test_a_step_that_is_left_out_costs_nothing(self) -> None:
-        noises = Noises.of(Parameters(matching_share=0.0, guided=False), 2.0)
+        noises = Noises.of(GuidedParameters(matching_share=0.0, guided=False), 2.0)
         assert noises == Noises(2.0, None, None)
 
     def test_no_noise_where_the_budget_is_infinite(self) -> None:
-        assert Noises.of(Parameters(), 0.0) == Noises(0.0, 0.0, 0.0)
+        assert Noises.of(GuidedParameters(), 0.0) == Noises(0.0, 0.0, 0.0)
 
     @pytest.mark.parametrize("count", [12, pytest.param(1000, marks=pytest.mark.slow)])
     def test_any_split_stays_within_the_budget(self, count: int) -> None:
@@ -116,16 +117,16 @@ class TestSplit:
             assert 0.99 * budget <= spent <= budget
 
 
-def calibrated_events(parameters: Parameters, budget: float) -> list[Event]:
+def calibrated_events(parameters: GuidedParameters, budget: float) -> list[Event]:
     def events(z: float) -> list[Event]:
         return DpGeng().events(Task(DIGITS, budget, DELTA), parameters, z)
 
     return events(calibrate(events, budget, DELTA))
 
 
-def random_split(dice: np.random.Generator) -> Parameters:
+def random_split(dice: np.random.Generator) -> GuidedParameters:
     shares = dice.dirichlet(np.ones(3))
-    return Parameters(
+    return GuidedParameters(
         generator_share=max(shares[0], 1e-3),
         matching_share=shares[1],
         expert_share=shares[2],
@@ -181,8 +182,10 @@ class TestGeng:
         assert kinds == [FeatureSums, FeatureSums, *[GradientSums] * BRIEF["expert_steps"]]
         spent = epsilon([ask.query.event() for ask in asked], DELTA)
         assert 0.99 * 8.0 <= spent <= 8.0
-        planned = calibrate(lambda z: recipe.events(task, Parameters(**BRIEF), z), 8.0, DELTA)
-        assert merge(ask.query.event() for ask in asked) == merge(recipe.events(task, Parameters(**BRIEF), planned))
+        planned = calibrate(lambda z: recipe.events(task, GuidedParameters(**BRIEF), z), 8.0, DELTA)
+        assert merge(ask.query.event() for ask in asked) == merge(
+            recipe.events(task, GuidedParameters(**BRIEF), planned)
+        )
         assert len(made.features) == 40
 
     def test_learns_digits(self, train: Records, test: Records) -> None:
@@ -222,7 +225,7 @@ class TestGeng:
         assert set(made.models) == {"generator", "expert"}
 
     def test_started_again_trains_no_network_again(self, train: Records, tmp_path: Path) -> None:
-        recipe, chosen = DpGeng(), Parameters(**QUICK)
+        recipe, chosen = DpGeng(), GuidedParameters(**QUICK)
         task = Task(train.schema, 8.0, DELTA, workplace=Workplace(tmp_path))
         written = []
         for _ in range(2):
@@ -238,10 +241,10 @@ class TestGeng:
     ) -> None:
         recipe = DpGeng()
         with pytest.raises((ConfigError, QueryError)):
-            next(recipe.steps(Task(train.schema, 8.0, DELTA), Parameters(**QUICK | wrong)))
+            next(recipe.steps(Task(train.schema, 8.0, DELTA), GuidedParameters(**QUICK | wrong)))
 
     def test_more_signals_than_fit_a_query_are_asked_for_in_rounds(self, train: Records) -> None:
-        recipe, chosen = DpGeng(), Parameters(width=1024, signals=1000)
+        recipe, chosen = DpGeng(), GuidedParameters(width=1024, signals=1000)
         queries = recipe.outlook(Task(train.schema, 8.0, DELTA), chosen, Crowd(1000, 5)).queries
         asked = [query for query in queries[1:] if isinstance(query, FeatureSums)]
         assert sum(query.signals for query in asked) == 1000
@@ -255,8 +258,8 @@ class TestGeng:
         sides = {8: False, 15: False, 16: True, 28: True}
         for side, fits in sides.items():
             schema = Schema((side, 28, 1), 10)
-            assert Parameters().fitting(schema).packed is fits
-            assert Parameters(packed=not fits).fitting(schema).packed is not fits
+            assert GuidedParameters().fitting(schema).packed is fits
+            assert GuidedParameters(packed=not fits).fitting(schema).packed is not fits
 
     def test_the_same_seed_asks_the_same(self, train: Records) -> None:
         first, second = (run("dpgeng", [train], 8.0, **QUICK)[1] for _ in range(2))
