@@ -13,6 +13,7 @@ from silosynth.server.collecting import collection
 from silosynth.server.config import FederationSettings
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
+from silosynth.server.kept_sums import KeptSum, KeptSums
 from silosynth.server.recipes.base import Ask, Step, Summed
 
 _CONSENT_POLL_SECONDS = 5.0
@@ -27,14 +28,33 @@ class Assembly:
         settings: FederationSettings,
         journal: Journal,
         counted: Collection[bytes] = frozenset(),
+        kept: KeptSums | None = None,
     ) -> None:
-        """`counted` are hashes of ledger entries that an earlier release, which this one extends, has in it."""
+        """`counted` are hashes of ledger entries that an earlier release, which this one extends, has in it.
+
+        `kept` is what the run summed before it was interrupted.
+        """
         self.queries: list[Query] = []
         self.receipts: list[Receipt] = []
         self._exchange, self._settings, self._journal, self._counted = exchange, settings, journal, counted
+        self._kept = kept or KeptSums()
 
     def ask(self, step: Step) -> Summed:
         asked = Ask.of(step)
+        found = self._recalled(asked.query) or self._asked(asked)
+        self.queries.append(asked.query)
+        self.receipts += found.receipts
+        return found.summed
+
+    def _recalled(self, query: Query) -> KeptSum | None:
+        found = self._kept.find(query)
+        if found is not None:
+            silos, identity = len(found.receipts), digest(query).hex()
+            self._journal.write("recalled", mechanism=query.mechanism, digest=identity, silos=silos)
+        return found
+
+    def _asked(self, asked: Ask) -> KeptSum:
+        self._kept.a_question_follows()
         query = asked.query
         self._exchange.offer(asked.artifacts)
         plan, identity = query.plan(), digest(query).hex()
@@ -48,9 +68,9 @@ class Assembly:
             raise _too_few(len(total.receipts), self._settings.quorum, list(failures.values()))
         self._journal.write("summed", silos=len(total.receipts), digest=identity)
         self._exchange.withdraw(query.passing_artifacts())
-        self.queries.append(query)
-        self.receipts += total.receipts
-        return total.collected.all()
+        found = KeptSum(total.collected.all(), total.receipts)
+        self._kept.keep(query, found)
+        return found
 
     def _ask_until_decided(self, query: Query, total: _Intake) -> dict[str, SilosynthError | None]:
         """Silos whose people have yet to decide are asked again and again, for as long as the run may wait."""

@@ -17,6 +17,7 @@ from silosynth.server.evaluation import Evaluation, SiloScoring, evaluate, model
 from silosynth.server.evaluation.baselines import measure
 from silosynth.server.exchange import Exchange
 from silosynth.server.journal import Journal
+from silosynth.server.kept_sums import KeptSums
 from silosynth.server.recipes import recipe_named
 from silosynth.server.recipes.base import Product, Task, drive
 from silosynth.server.recipes.workplace import Workplace
@@ -35,11 +36,13 @@ def conduct(
     parameters = parse(recipe.parameters, config.parameters, f"{folder / 'run.toml'}: parameters")
     schema = config.records.schema_of_records()
     pictured = class_names(config.records) if has_pictures(schema) else ()
-    desk = Desk(work / config.digest(), folder=folder, journal=journal, classes=pictured)
+    unfinished = work / config.digest()
+    desk = Desk(unfinished, folder=folder, journal=journal, classes=pictured)
     task = Task(schema, config.privacy.epsilon, config.privacy.delta, config.seed, desk)
     parent = None if config.extends is None else load_parent(publisher.store, config)
     scoring = _scoring(config)
-    assembly = Assembly(exchange, config.federation, journal, parent.entries if parent else frozenset())
+    counted, kept = parent.entries if parent else frozenset[bytes](), KeptSums(unfinished / "sums")
+    assembly = Assembly(exchange, config.federation, journal, counted, kept)
     journal.write("planning", recipe=config.recipe, epsilon=task.epsilon, delta=task.delta, config=config.digest())
     steps = extended(recipe, task, parameters, parent) if parent else recipe.steps(task, parameters)
     product = drive(steps, assembly.ask)
@@ -48,7 +51,7 @@ def conduct(
     evaluation = None if test is None else _evaluate(config, product, test, journal)
     outcome = Outcome(config, product, recipe.post_processing, evaluation, assembly.queries, assembly.receipts)
     if test is not None and config.evaluation.baselines:
-        rivals = Assembly(exchange, config.federation, journal)
+        rivals = Assembly(exchange, config.federation, journal, kept=KeptSums(unfinished / "sums of baselines"))
         outcome = _with_baselines(outcome, replace(task, workplace=Workplace()), test, rivals, journal)
     if scoring is not None:
         jury = Assembly(exchange, config.federation.model_copy(update={"quorum": 1}), journal)
@@ -56,7 +59,7 @@ def conduct(
     entry = publisher.publish(folder / "release", _with_parent(outcome, parent) if parent else outcome)
     exchange.announce()
     journal.write("released_dataset", path=str(folder / "release"), name=str(entry.release), sha256=entry.sha256)
-    shutil.rmtree(work / config.digest(), ignore_errors=True)
+    shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _with_parent(outcome: Outcome, parent: Parent) -> Outcome:

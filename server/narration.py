@@ -10,6 +10,7 @@ _SENTENCES = {
     "away": "{silo} lost the connection: waiting for it to redial",
     "planning": "Recipe {recipe} at eps {epsilon:g}, delta {delta:g} for each silo",
     "asking": "Round {round}: asking every silo for {mechanism}, {values:,} values (query {digest:.12})",
+    "recalled": "Round {round}: {answered} silos had told {mechanism} before the run was interrupted",
     "fetching": "{silo} fetches a public file, {size}",
     "summed": "Round {round}: {answered} silos answered, {size}",
     "waiting_for_consent": "{silo} waits for its people to approve query {digest:.12}",
@@ -46,7 +47,7 @@ class Narrator:
         kind = entry["kind"]
         if kind == "gathering":
             self._invited = len(entry["silos"])
-        elif kind == "asking":
+        elif kind in ("asking", "recalled"):
             self._round, self._bytes = self._round + 1, 0
         elif kind == "released":
             self._bytes += entry["bytes"]

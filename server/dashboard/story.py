@@ -104,11 +104,13 @@ class Story:
         self._follow(kind, entry, when)
 
     def _follow(self, kind: str, entry: Fact, when: float) -> None:
-        if kind == "asking":
+        if kind in ("asking", "recalled"):
             self._round, self._asked = self._round + 1, when
             for part in self.parts.values():
                 part.fraction = 0.0
             self._enter(f"Round {self._round}: {entry['mechanism'].replace('_', ' ')}", when)
+            if kind == "recalled":
+                self._close(when)
         elif kind == "working":
             self._work(entry, when)
         elif kind in ("gathering", "planning", "evaluating"):

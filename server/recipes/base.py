@@ -3,7 +3,8 @@
 A step may bring public files that its query names: a recipe yields either a Query or an Ask.
 A recipe knows nothing of Flower, files or silos' names; it runs the same in-process and deployed.
 Everything it does with releases is post-processing and costs no privacy. Asked again after a restart it
-yields the same queries, and the guards answer with the stored bytes: resuming is running again.
+yields the same queries, and the guards answer with the stored bytes: resuming is running again. Sums that later
+queries followed from are the server's to keep, for other silos may be there by then.
 """
 
 from __future__ import annotations
