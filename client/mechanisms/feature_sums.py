@@ -6,9 +6,7 @@ the sample. An empty sample sums to zero, so what is released of it is noise alo
 Neighbours: datasets of one silo that differ by one record added or removed.
 Sensitivity: sqrt(clip^2 + kappa^2) in L2 for one signal: a record has one class, so it adds to one row, a vector no
 longer than clip and beside it kappa. Both are cut to the grid towards zero, and features that are no numbers count as
-0. This takes a record's features to be its own. The networks let no record see another, but the last bit of floating
-point arithmetic may depend on the size of a batch and on a record's place in it. All batches have one size, filled up
-with blanks, which leaves the place: neighbours are compared place by place, where a removed record leaves a blank.
+0. What a network and an augmentation make of a record does not depend on who is beside it, to the last bit (`places`).
 Event: one composition a signal of the Gaussian mechanism on Poisson samples, since every signal draws each record by a
 coin of its own. Classes hold disjoint records, so they compose in parallel.
 Reference: Zheng and Li, "Differentially private dataset condensation" (NDPDC), and Dosser; methods.md, sections 2 and
@@ -18,18 +16,23 @@ paper-notes.md, error 3. Noise is added once to each signal, by the guard: error
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from silosynth.client.guard.entropy import coin_flips
 from silosynth.client.guard.mechanism import Bench
 from silosynth.client.mechanisms.exact_sums import clipped, grouped_sums, report_steps
+from silosynth.client.mechanisms.places import Rows, Samples, batch_size, held_by, in_batches, without_gradients
+from silosynth.common.augmentation import augment
 from silosynth.common.auxiliary import as_inputs
 from silosynth.common.datasets.records import Features, Records
 from silosynth.common.devices import pick_device
 from silosynth.common.queries import FeatureSums
-from silosynth.common.signals import Signal, Signals
+from silosynth.common.signals import Signals
 
 Integers = npt.NDArray[np.int64]
 
@@ -41,28 +44,44 @@ def feature_sums(query: FeatureSums, records: Records, bench: Bench) -> Integers
     classes, device = query.schema.classes, pick_device(bench.device)
     sums = np.zeros((query.signals, classes, query.dimension), dtype=np.int64)
     counts = np.zeros((query.signals, classes), dtype=np.int64)
-    signals = Signals(query, bench.artifact, device)
+    signals, size = Signals(query, bench.artifact, device), _batch_size(query, device)
     for number in range(query.signals):
-        signal = signals[query.first + number]
+        rows = without_gradients(signals[query.first + number].features, device)
         drawn = np.flatnonzero(coin_flips(bench.entropy, len(records), query.sampling_probability))
-        for batch, labels in records.take(drawn).batches(_batch_size(query)):
-            vectors = clipped(_features(query, signal, batch, device), 0.0, query.clip, query.grid())
+        for batch, labels in records.take(drawn).batches(held_by(size)):
+            (features,) = in_batches(rows, size, as_inputs(batch, query.schema))
+            vectors = clipped(_numbers(features), 0.0, query.clip, query.grid())
             sums[number] += grouped_sums(labels, np.arange(len(labels)), vectors, classes)
             counts[number] += np.bincount(labels, minlength=classes)
         report_steps(bench.report, number, number + 1, query.signals)
     return np.concatenate([sums.reshape(-1), counts.reshape(-1) * query.count_step()])
 
 
-def _batch_size(query: FeatureSums) -> int:
+def _batch_size(query: FeatureSums, device: torch.device) -> int:
     """From public numbers alone."""
     widest = query.width * query.schema.dimension
-    return min(max(_LARGEST_BATCH_VALUES // widest, 1), _LARGEST_BATCH)
+    kind = ("features", query.network, query.width, query.schema.shape, query.augmentation, query.projected, device)
+    largest = min(_LARGEST_BATCH_VALUES // widest, _LARGEST_BATCH)
+    return batch_size(kind, largest, lambda: _trial(query, device))
 
 
-@torch.inference_mode()
-def _features(query: FeatureSums, signal: Signal, batch: Features, device: torch.device) -> Features:
-    """Of a batch filled up with blanks; features that are no numbers become 0, whoever's they are."""
-    filled = np.zeros((_batch_size(query), query.schema.dimension), dtype=np.float32)
-    filled[: len(batch)] = batch
-    features = signal.features(as_inputs(filled, query.schema).to(device))[: len(batch)].cpu().numpy()
-    return np.where(np.isfinite(features).all(axis=1, keepdims=True), features, np.float32(0))
+def _trial(query: FeatureSums, device: torch.device) -> tuple[Rows, Samples]:
+    """A signal of our own, and every augmentation by itself, of which a signal has one."""
+    schema, dice = query.schema, torch.Generator().manual_seed(0)
+    signal = Signals(replace(query, weights="", auxiliary=""), lambda _: b"", device)[0]
+    ways = [name for name in query.augmentation.split(",") if name]
+
+    def both(inputs: Tensor) -> Tensor:
+        augmented = [augment(inputs, way, seed=1).flatten(1) for way in ways]
+        return torch.cat([signal.features(inputs), *augmented], dim=1)
+
+    def samples(count: int) -> tuple[Tensor]:
+        return (as_inputs(torch.randn(count, schema.dimension, generator=dice).numpy(), schema),)
+
+    return without_gradients(both, device), samples
+
+
+def _numbers(features: Tensor) -> Features:
+    """Features that are no numbers become 0, whoever's they are."""
+    found = features.numpy()
+    return np.where(np.isfinite(found).all(axis=1, keepdims=True), found, np.float32(0))

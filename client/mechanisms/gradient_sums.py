@@ -4,8 +4,7 @@ Released: the sum over a fresh Poisson sample of the records of the gradient of 
 the weights that the server sent.
 Neighbours: datasets of one silo that differ by one record added or removed.
 Sensitivity: clip in L2: a record adds one vector no longer than that, cut to the grid towards zero; a gradient that is
-no number counts as 0. This takes a record's gradient to be its own: the network lets no record see another, and all
-batches have one size, filled up with blanks.
+no number counts as 0. A record's gradient does not depend on who is beside it, to the last bit (`places`).
 Event: one Gaussian mechanism on a Poisson sample. A run asks as often as it takes steps.
 Reference: Abadi et al., "Deep learning with differential privacy"; methods.md, section 4.
 """
@@ -31,4 +30,4 @@ def gradient_sums(query: GradientSums, records: Records, bench: Bench) -> npt.ND
     gradients = per_record_gradients(draw_network("convnet", query.schema, query.width, 0))
     drawn = records.take(np.flatnonzero(coin_flips(bench.entropy, len(records), query.sampling_probability)))
     inputs = as_inputs(drawn.flat(), query.schema)
-    return clipped_sum(gradients, weights, inputs, torch.from_numpy(drawn.labels), query.clip)
+    return clipped_sum(gradients, weights, inputs, torch.from_numpy(drawn.labels), query.clip, bench.report)

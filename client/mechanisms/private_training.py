@@ -3,8 +3,8 @@
 Released: the average of the last weights, on a grid.
 Neighbours: datasets of one silo that differ by one record added or removed.
 Sensitivity: of the sum of gradients in one step, `clip` in L2: every record of the step's sample adds its own gradient,
-cut to that length and to an integer grid towards zero; one that is no number counts as 0. This takes what a network
-makes of a record to be its own, whatever stands beside it in a batch: batches have one size, filled up with blanks.
+cut to that length and to an integer grid towards zero; one that is no number counts as 0. What networks make of a
+record, features and gradient, does not depend on who is beside it, to the last bit (`places`).
 Event: a Gaussian mechanism on a Poisson sample for each step, since every step draws each record by a coin of its own.
 The noise is the guard's own, exactly rounded, and added to the sum before a step is taken: what follows, the steps and
 the weights, is post-processing, so the guard has nothing to add. All of it, noise and weights, is drawn anew if the
@@ -24,7 +24,7 @@ from silosynth.client.guard.entropy import coin_flips
 from silosynth.client.guard.mechanism import Bench
 from silosynth.client.guard.noise import rounded_gaussian
 from silosynth.client.mechanisms.exact_sums import report_steps
-from silosynth.client.mechanisms.public_networks import view_for
+from silosynth.client.mechanisms.public_networks import seen_alone
 from silosynth.client.mechanisms.record_gradients import clipped_sum, per_record_gradients
 from silosynth.common.datasets.records import Records
 from silosynth.common.networks.weights import flat_weights
@@ -40,9 +40,8 @@ _AVERAGED = 0.95  # of the weights before, in their running average
 
 
 def private_training(query: PrivateTraining, records: Records, bench: Bench) -> Integers:
-    view = view_for(query, bench)
     classifier = draw_classifier(query.network, query.schema, query.features, query.seed)
-    seen, labels = view.of_records(records.flat()).cpu(), torch.from_numpy(records.labels)
+    seen, labels = seen_alone(query, records, bench), torch.from_numpy(records.labels)
     gradients, descent = per_record_gradients(classifier), Descent(flat_weights(classifier), query.network)
     for step in range(query.steps):
         drawn = np.flatnonzero(coin_flips(bench.entropy, len(records), query.sampling_probability))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from silosynth.client.guard.mechanism import Bench
-from silosynth.common.auxiliary import decode_records
-from silosynth.common.backbones import Backbone, decode_backbone
-from silosynth.common.datasets.records import Features
+from silosynth.client.mechanisms.places import Rows, Samples, batch_size, held_by, in_batches, without_gradients
+from silosynth.common.auxiliary import as_inputs
+from silosynth.common.backbones import Backbone, Blueprint, decode_backbone
+from silosynth.common.datasets.records import Features, Records
 from silosynth.common.devices import pick_device
 from silosynth.common.errors import QueryError, VerificationFailed
 from silosynth.common.queries import Scores, SufficientStatistics, TeacherAnswers, Votes
@@ -20,7 +21,9 @@ from silosynth.common.schema import Schema
 from silosynth.common.statistics.spatial import SpatialFeatures
 from silosynth.common.teaching.views import View
 
-FORWARD_BATCH = 250  # always so many images at once, some of them blank: see the note on neighbours
+Looking = Callable[[Backbone], Callable[[Tensor], Tensor]]
+
+_LARGEST_BATCH = 256
 
 
 def stored_network(digest: str, bench: Bench) -> Backbone:
@@ -35,26 +38,12 @@ def public_network(digest: str, bench: Bench) -> Backbone:
     return stored_network(digest, bench).to(pick_device(bench.device))
 
 
-def seen_through(query: SufficientStatistics, bench: Bench) -> Callable[[Features], Features]:
-    """From flat records to their spatial features."""
-    spatial = _spatial(query, bench)
-    return _in_equal_batches(spatial, query.schema, spatial.device)
-
-
-def distances_from(query: Votes, bench: Bench) -> Callable[[Features], Features]:
-    """From flat records to how far they are from each candidate, class after class."""
-    spatial, schema = _spatial(query, bench), query.schema
-    images = decode_records(bench.artifact(query.candidates), schema, "candidates", query.images, query.images)
-    seen = _in_equal_batches(spatial, schema, spatial.device)(images)
-    places = torch.from_numpy(seen.reshape(-1, query.views, query.features).mean(axis=1)).to(spatial.device)
-    return _in_equal_batches(lambda records: torch.cdist(spatial(records), places), schema, spatial.device)
-
-
-def _spatial(query: SufficientStatistics | Votes, bench: Bench) -> SpatialFeatures:
-    spatial = SpatialFeatures(_fitting_network(query.backbone, query.schema, bench))
-    if (size := spatial.size(query.schema.shape)) != query.features:
+def seen_through(query: SufficientStatistics | Votes, bench: Bench) -> Look:
+    """From flat records to their spatial features: rows no longer than 1 but for rounding."""
+    network = _fitting_network(query.backbone, query.schema, bench)
+    if (size := SpatialFeatures(network).size(query.schema.shape)) != query.features:
         raise QueryError(f"the backbone gives {size} features, the query is for {query.features}")
-    return spatial
+    return Look("spatial", network, SpatialFeatures, query.schema)
 
 
 def view_for(query: Training | TeacherAnswers, bench: Bench) -> View:
@@ -66,12 +55,21 @@ def view_for(query: Training | TeacherAnswers, bench: Bench) -> View:
     return view
 
 
-def judged_by(query: Scores, bench: Bench) -> Callable[[Features], Features]:
+def seen_alone(query: Training, records: Records, bench: Bench) -> Tensor:
+    """What `view_for` shows of each record, whoever is beside it."""
+    view, features = view_for(query, bench), records.flat()
+    if view.backbone is None:
+        return as_inputs(features, query.schema)
+    look = Look("view", view.backbone, lambda ours: replace(view, backbone=ours), query.schema)
+    return torch.from_numpy(look(features))
+
+
+def judged_by(query: Scores, bench: Bench) -> Look:
     """From flat records to what the model says about each class; it may be no number."""
     model = _fitting_network(query.model, query.schema, bench)
     if (outputs := model.blueprint.classes) != query.schema.classes:
         raise QueryError(f"the model tells {outputs} classes apart, the records have {query.schema.classes}")
-    return _in_equal_batches(model.logits, query.schema, pick_device(bench.device))
+    return Look("logits", model, lambda ours: ours.logits, query.schema)
 
 
 def _fitting_network(digest: str, schema: Schema, bench: Bench) -> Backbone:
@@ -82,18 +80,33 @@ def _fitting_network(digest: str, schema: Schema, bench: Bench) -> Backbone:
     return network
 
 
-def _in_equal_batches(
-    look: Callable[[Tensor], Tensor], schema: Schema, device: torch.device
-) -> Callable[[Features], Features]:
-    """Of one size whatever comes."""
+class Look:
+    """From flat records to what is seen of each through a network, whoever is beside it.
 
-    @torch.inference_mode()
-    def look_at_all(features: Features) -> Features:
-        parts = [features[start : start + FORWARD_BATCH] for start in range(0, len(features), FORWARD_BATCH)]
-        return np.concatenate([look(_images(part).to(device)).cpu().numpy()[: len(part)] for part in parts])
+    `looking` makes of a network the way to look through it; `what` names that way.
+    """
 
-    def _images(part: Features) -> Tensor:
-        padded = np.pad(part, ((0, FORWARD_BATCH - len(part)), (0, 0)))
-        return torch.from_numpy(padded.reshape(-1, *schema.shape)).permute(0, 3, 1, 2)
+    def __init__(self, what: str, network: Backbone, looking: Looking, schema: Schema) -> None:
+        device = next(network.network.parameters()).device
+        kind = (what, network.blueprint.canonical(), schema.shape, device)
+        self._size = batch_size(kind, _LARGEST_BATCH, lambda: _trial(network.blueprint, looking, schema, device))
+        self._rows, self._schema = _rows(looking(network), device), schema
 
-    return look_at_all
+    @property
+    def together(self) -> int:
+        """As many records as it looks at in one go."""
+        return held_by(self._size)
+
+    def __call__(self, features: Features) -> Features:
+        images = torch.from_numpy(features.reshape(-1, *self._schema.shape))
+        return torch.cat(list(in_batches(self._rows, self._size, images))).numpy()
+
+
+def _trial(blueprint: Blueprint, looking: Looking, schema: Schema, device: torch.device) -> tuple[Rows, Samples]:
+    dice, ours = torch.Generator().manual_seed(0), Backbone(blueprint, blueprint.network(), {}).to(device)
+    return _rows(looking(ours), device), lambda count: (torch.randn(count, *schema.shape, generator=dice),)
+
+
+def _rows(look: Callable[[Tensor], Tensor], device: torch.device) -> Rows:
+    """Channels come last in memory: two thirds of the time."""
+    return without_gradients(lambda images: look(images.permute(0, 3, 1, 2)), device)

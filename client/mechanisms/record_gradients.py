@@ -1,13 +1,11 @@
 """Gradients of single records, cut to a length and to a grid, and their exact sum: what DP-SGD is made of.
 
-A record's gradient must be its own to the last bit, wherever among others it is computed: weights are a server's, who
-may choose them so that rounding errors decide everything, and a record that is left out moves all others by a place.
-Matrix products round some rows of a batch otherwise, on some processors the last few. So all batches have one size,
-their last places stay blank, and whether the others are alike is tried on this machine before it is relied upon.
+A record's gradient must be its own to the last bit: `places` says why, and what is done about it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,70 +16,88 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from silosynth.client.mechanisms.exact_sums import clipped
+from silosynth.client.guard.mechanism import Report
+from silosynth.client.mechanisms.exact_sums import clipped, report_steps
+from silosynth.client.mechanisms.places import Rows, Samples, batch_size, in_batches
 from silosynth.client.mechanisms.record_norms import with_fused_norms
 from silosynth.common.queries.base import fine_grid
 
 Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 
-_BATCH, _PLACES = 128, 120  # of a batch, and those of them that hold records
+_LARGEST_BATCH = 128
+_LARGEST_BATCH_VALUES = 1 << 27
+_MAPS = 16  # as large as the widest layer's, for each record: what forward and backward pass hold at a time
 _CACHED = 4  # gradients cut at a time: they stay in the processor's cache, which is twice as fast
-_known_to_be_alike: dict[tuple[object, ...], bool] = {}
 
 
 @dataclass(frozen=True)
 class RecordGradients:
-    """Of the cross-entropy of one kind of classifier; a row for each record, from flat weights."""
+    """Of the cross-entropy of one kind of classifier."""
 
-    each: Callable[[Tensor, Tensor, Tensor], Tensor]
+    each: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # gradients and logits, from flat weights
     shapes: tuple[torch.Size, ...]  # of the classifier's weights
 
-    def __call__(self, weights: Tensor, seen: Tensor, labels: Tensor) -> Floats:
-        """Of up to `_PLACES` records: together where that changes nothing, else one by one."""
-        if self._places_are_alike(seen):
-            return self._together(weights, seen, labels)
-        alone = [self.each(weights, seen[i : i + 1], labels[i : i + 1]) for i in range(len(labels))]
-        return torch.cat(alone).detach().numpy()
+    def of(self, weights: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        return lambda seen, labels: self.each(weights, seen, labels)[0]
 
-    def _together(self, weights: Tensor, seen: Tensor, labels: Tensor) -> Floats:
-        blanks = _BATCH - len(labels)
-        filled = torch.cat([seen, seen.new_zeros(blanks, *seen.shape[1:])])
-        return self.each(weights, filled, F.pad(labels, (0, blanks))).detach().numpy()[: len(labels)]
+    def batch_size(self, shape: torch.Size) -> int:
+        """For records of this shape, from public numbers alone."""
+        largest = min(_LARGEST_BATCH_VALUES // self._values(shape), _LARGEST_BATCH)
+        return batch_size(("gradients", self.shapes, shape), largest, lambda: self._trial(shape))
 
-    def _places_are_alike(self, like: Tensor) -> bool:
-        """Which rows are rounded otherwise depends on shapes and threads, not on what is computed: one trial tells."""
-        kind = (self.shapes, like.shape[1:], torch.get_num_threads())
-        if kind not in _known_to_be_alike:
-            dice = torch.Generator().manual_seed(0)
-            weights = torch.randn(sum(map(torch.Size.numel, self.shapes)), generator=dice)
-            same = torch.randn(like.shape[1:], generator=dice).expand(_PLACES, *like.shape[1:])
-            rows = self._together(weights, same, torch.zeros(_PLACES, dtype=torch.int64))
-            _known_to_be_alike[kind] = bool((rows.view(np.int32) == rows[:1].view(np.int32)).all())
-        return _known_to_be_alike[kind]
+    def _trial(self, shape: torch.Size) -> tuple[Rows, Samples]:
+        dice = torch.Generator().manual_seed(0)
+        weights = torch.cat([_ordinary(part, dice) for part in self.shapes])
+
+        def rows(seen: Tensor, labels: Tensor) -> Tensor:
+            gradients, logits = self.each(weights, seen, labels)
+            return torch.cat([gradients, logits.flatten(1)], dim=1)
+
+        def samples(count: int) -> tuple[Tensor, Tensor]:
+            classes = self.shapes[-1].numel()
+            return torch.randn(count, *shape, generator=dice), torch.randint(classes, (count,), generator=dice)
+
+        return rows, samples
+
+    def _values(self, shape: torch.Size) -> int:
+        """Held for a record: its gradient, and maps of its widest layer."""
+        widest = max(part.numel() for part in self.shapes if len(part) == 1)
+        return sum(part.numel() for part in self.shapes) + _MAPS * widest * math.prod(shape[1:])
 
 
-def clipped_sum(gradients: RecordGradients, weights: Tensor, seen: Tensor, labels: Tensor, clip: float) -> Integers:
+def clipped_sum(
+    gradients: RecordGradients, weights: Tensor, seen: Tensor, labels: Tensor, clip: float, report: Report | None = None
+) -> Integers:
     """Over all records, each cut to the length `clip`, in steps of `fine_grid`."""
-    total, grid = np.zeros(len(weights), dtype=np.int64), fine_grid(clip, len(weights))
-    for start in range(0, len(labels), _PLACES):
-        here = slice(start, start + _PLACES)
-        found = gradients(weights, seen[here], labels[here])
+    total, grid, done = np.zeros(len(weights), dtype=np.int64), fine_grid(clip, len(weights)), 0
+    rows, size = gradients.of(weights.clone()), gradients.batch_size(seen.shape[1:])
+    for batch in in_batches(rows, size, seen, labels):
+        found = batch.detach().numpy()
         for few in np.split(found, range(_CACHED, len(found), _CACHED)):
             few[~np.isfinite(few.sum(axis=1, dtype=np.float64))] = 0
             total += clipped(few, 0.0, clip, grid).sum(axis=0)
+        if report is not None:
+            report_steps(report, done, done + len(found), len(labels)) if len(labels) else report_steps(report, 0, 1, 1)
+        done += len(found)
     return total
 
 
 def per_record_gradients(classifier: nn.Module) -> RecordGradients:
+    """Its last parameter has as many values as there are classes."""
     names = [name for name, _ in classifier.named_parameters()]
     shapes = tuple(parameter.shape for parameter in classifier.parameters())
     sizes = [shape.numel() for shape in shapes]
     fused = with_fused_norms(classifier)
 
-    def loss(weights: Tensor, record: Tensor, label: Tensor) -> Tensor:
+    def loss(weights: Tensor, record: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         tensors = [part.view(shape) for part, shape in zip(torch.split(weights, sizes), shapes, strict=True)]
         logits = functional_call(fused, dict(zip(names, tensors, strict=True)), (record[None],))
-        return F.cross_entropy(logits, label[None])
+        return F.cross_entropy(logits, label[None]), logits
 
-    return RecordGradients(vmap(grad(loss), in_dims=(None, 0, 0)), shapes)
+    return RecordGradients(vmap(grad(loss, has_aux=True), in_dims=(None, 0, 0)), shapes)
+
+
+def _ordinary(shape: torch.Size, dice: torch.Generator) -> Tensor:
+    """Weights for which no class is certain: rounding errors of logits then show in the gradients."""
+    inputs = shape[1:].numel() if len(shape) > 1 else 4
+    return torch.randn(shape.numel(), generator=dice) / math.sqrt(inputs)

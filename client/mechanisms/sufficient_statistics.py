@@ -7,9 +7,7 @@ Neighbours: datasets of one silo that differ by one record added or removed.
 Sensitivity: sqrt(1 + w^2 (1 + kappa^2)) in L2, without the 1 if only sums are asked for. The triangle of u u^T is no
 longer than the whole, which is |u|^2 <= 1 long; w * (u, kappa) is added to one class only. u is cut to its grid towards
 zero, w and kappa are powers of two, so the products are integers on the square of that grid, summed exactly.
-A network lets no record see another, but the last bit of its floating point arithmetic may depend on a record's place
-in a batch. All batches have one size, filled up with blanks, and neighbours are compared place by place, where a
-removed record leaves a blank: everybody else's features are then the same to the last bit.
+What a network sees of a record does not depend on who is beside it, to the last bit (`places`).
 Event: one Gaussian mechanism.
 Reference: Wang, "Revisiting differentially private linear regression" (perturbed sufficient statistics); counts beside
 sums in one Gaussian vector: methods.md, section 0; centres of an earlier stage: SPS+.
@@ -24,7 +22,7 @@ import numpy.typing as npt
 
 from silosynth.client.guard.mechanism import Bench
 from silosynth.client.mechanisms.exact_sums import batches, clipped, grouped_sums
-from silosynth.client.mechanisms.public_networks import FORWARD_BATCH, seen_through
+from silosynth.client.mechanisms.public_networks import Look, seen_through
 from silosynth.common.datasets.records import Features, Labels, Records
 from silosynth.common.queries import SufficientStatistics
 from silosynth.common.queries.sufficient_statistics import FEATURE_GRID
@@ -37,11 +35,12 @@ _BLOCK_ROWS = 128  # small blocks of a triangle leave out most of the other half
 
 def sufficient_statistics(query: SufficientStatistics, records: Records, bench: Bench) -> Integers:
     classes, dimension = query.schema.classes, query.dimension
-    units = _units(query, bench)
+    look = seen_through(query, bench) if query.backbone else None
+    units = _units(query, bench, look)
     moments = np.zeros(query.layout().blocks[0][1], dtype=np.int64)
     sums = np.zeros((classes, dimension), dtype=np.int64)
     counts = np.zeros(classes, dtype=np.int64)
-    together = FORWARD_BATCH if query.backbone else 1
+    together = look.together if look else 1
     for features, labels in batches(records, max(dimension, query.schema.dimension), bench.report, together):
         vectors = units(features, labels)
         if not query.sums_only:
@@ -53,13 +52,12 @@ def sufficient_statistics(query: SufficientStatistics, records: Records, bench: 
     return np.concatenate([moments, sums.reshape(-1) * unit_step, counts * count_step])
 
 
-def _units(query: SufficientStatistics, bench: Bench) -> Callable[[Features, Labels], Integers]:
+def _units(query: SufficientStatistics, bench: Bench, look: Look | None) -> Callable[[Features, Labels], Integers]:
     """From a batch to its u, in steps of the grid."""
-    look = seen_through(query, bench) if query.backbone else lambda features: features
     centers = decode_centers(bench.artifact(query.centers), query) if query.centers else None
 
     def units(features: Features, labels: Labels) -> Integers:
-        seen = look(features).astype(np.float64)
+        seen = (features if look is None else look(features)).astype(np.float64)
         if centers is not None:
             seen -= centers[labels]
         return clipped(seen, query.center, query.clip, query.clip * FEATURE_GRID)

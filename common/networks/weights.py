@@ -52,5 +52,8 @@ def flat_weights(network: nn.Module) -> Tensor:
 
 @torch.no_grad()
 def with_weights(network: nn.Module, weights: Tensor) -> nn.Module:
-    nn.utils.vector_to_parameters(weights, network.parameters())
+    """Into the network's own memory: where a slice of `weights` lies might decide on a kernel."""
+    parameters = list(network.parameters())
+    for parameter, part in zip(parameters, torch.split(weights, [own.numel() for own in parameters]), strict=True):
+        parameter.copy_(part.view_as(parameter))
     return network

@@ -23,7 +23,7 @@ def test_gradients_are_those_of_the_record_alone(groups: int, affine: bool) -> N
         for parameter in classifier.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=dice))
     records, labels = torch.randn(RECORDS, 2, 5, 5, generator=dice), torch.arange(RECORDS) % CLASSES
-    found = per_record_gradients(classifier)(flat_weights(classifier), records, labels)
+    found = per_record_gradients(classifier).of(flat_weights(classifier))(records, labels).detach().numpy()
     for record, label, gradient in zip(records, labels, found, strict=True):
         classifier.zero_grad()
         F.cross_entropy(classifier(record[None]), label[None]).backward()  # type: ignore[no-untyped-call]
