@@ -22,6 +22,12 @@ class Section(BaseModel):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
 
+class Choices(Section):
+    """What can be chosen about how something is made: numbers are finite."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+
 Model = TypeVar("Model", bound=Section)
 
 

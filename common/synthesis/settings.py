@@ -8,12 +8,12 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from silosynth.common.config import Section
+from silosynth.common.config import Choices
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Settings(Section):
+class Settings(Choices):
     """Defaults are the SPS paper's, but for flips. What the paper leaves open: schedule, range penalty."""
 
     steps: int = Field(1000, ge=1, description="updates of every image")
@@ -33,7 +33,7 @@ class Settings(Section):
         return 1 - (1 - self.smallest_crop) * step / max(1, self.steps - 1)
 
 
-class Matching(Section):
+class Matching(Choices):
     """How the released moments are understood and weighed; defaults are the paper's, which does not tell the decay."""
 
     gamma: float = Field(2.0, ge=0, description="gamma_eig: jitter over the depth of the lowest eigenvalue")
@@ -41,7 +41,7 @@ class Matching(Section):
     decay: float = Field(0.8, ge=0, lt=1, description="share of the running synthetic moments that outlives a batch")
 
 
-class Workshop(Section):
+class Workshop(Choices):
     """Where it is done: decides nothing about the images but the last bits of their numbers."""
 
     devices: tuple[str, ...] = Field(("auto",), min_length=1, description="auto: all graphics cards, or the processor")

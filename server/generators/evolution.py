@@ -19,7 +19,7 @@ from torch import Tensor
 
 from silosynth.common.auxiliary import as_inputs, encode_records
 from silosynth.common.backbones import backbone_for, encode_backbone
-from silosynth.common.config import Section
+from silosynth.common.config import Choices
 from silosynth.common.datasets.records import Features, Labels, to_unit_range
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
@@ -38,7 +38,7 @@ _UNKNOWN = "0" * 64  # stands for images that are yet to be proposed
 _BEARABLE = 1.4  # measured on held-out digits: accuracy 66 % without noise, 62 % at 0.5, 53 % at 1.0, 26 % at 1.9
 
 
-class EvolutionParameters(Section):
+class EvolutionParameters(Choices):
     """The paper: 5 to 17 steps, thousands of candidates, kept = 0, a diffusion model's images."""
 
     proposals: Source = Field(ProceduralSource(), description="where images come from: [parameters.proposals]")
@@ -135,9 +135,7 @@ class Evolution:
 
 
 def _proposals(source: Source, task: Task) -> Proposals:
-    opened = source.opened(task.schema)
-    checkpoints = task.workplace.checkpoints
-    return Remembered(opened, checkpoints / "proposals") if checkpoints else opened
+    return Remembered(source.opened(task.schema), task.workplace.checkpoints)
 
 
 def _seed(task: Task, step: int, purpose: int) -> int:

@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor
 
 from silosynth.common.backbones import Backbone, backbone_for, encode_backbone
-from silosynth.common.config import Section
+from silosynth.common.config import Choices
 from silosynth.common.devices import pick_device
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
@@ -38,7 +38,7 @@ _SMALLEST_RATE = 0.01  # of the first, at the end
 _BEARABLE = 4.0  # measured on digits: accuracy 92 % without noise, 87 % at 1.5, 75 % at 2.8, 55 % at 3.9, 44 % at 5.3
 
 
-class MerfParameters(Section):
+class MerfParameters(Choices):
     """The paper: embedding = "fourier", features = 10_000, length_scale = 0.73 (MNIST)."""
 
     embedding: Literal["fourier", "backbone"] = Field(

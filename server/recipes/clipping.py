@@ -6,11 +6,11 @@ import math
 
 from pydantic import Field
 
-from silosynth.common.config import Section
+from silosynth.common.config import Choices
 from silosynth.common.schema import Schema
 
 
-class Clipping(Section):
+class Clipping(Choices):
     """A record's difference from `center` is cut to the length `clip` * sqrt(dimension).
 
     Images: most are darker than mid-grey (mean values in [-1, 1]: MNIST -0.74, Fashion-MNIST -0.43, CIFAR-10 -0.05,

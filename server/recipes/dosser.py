@@ -188,7 +188,7 @@ def _matched(signals: Signals, evidence: Evidence, task: Task, parameters: Param
     for step, index in enumerate(islice(in_any_order(parameters.signals, task.seed), parameters.steps), start=1):
         loss = matcher.loss(_as_used(descent.records, parameters), index, evidence.sums(index), drawn)
         descent.step(loss)
-        report(task, step / parameters.steps, loss, _as_used(descent.average, parameters), sizes)
+        report(task, step / parameters.steps, loss, lambda: _as_used(descent.average, parameters), sizes)
     return product(_as_used(descent.average, parameters), sizes, task.schema)
 
 

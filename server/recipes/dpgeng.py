@@ -1,9 +1,10 @@
 """DP-GENG: DP-generated data guides the distillation.
 
 (1) A generator makes a pool of images from noisy answers of the silos. (2) Extractors are trained on the pool, and the
-synthetic images start as its most typical ones, four packed into each. (3) Through those extractors, instead of random
-ones, the silos sum the features of Poisson samples, once; the synthetic images are moved to match. (4) An expert,
-trained on the pool, learns from the silos' clipped gradients; it draws every image towards what it takes for its class.
+synthetic images start as its most typical ones, or with four of them packed into each. (3) Through those extractors,
+instead of random ones, the silos sum the features of Poisson samples, once; the synthetic images are moved to match.
+(4) An expert, trained on the pool, learns from the silos' clipped gradients; it draws every image towards what it takes
+for its class.
 Steps 1, 3 and 4 are paid for; their shares of the budget are public numbers. A step whose share is 0 is left out.
 """
 
@@ -60,12 +61,12 @@ class DpGeng:
         ]
 
     def _noises(self, task: Task, parameters: GuidedParameters) -> Noises:
-        _check(task, parameters.fitting(task.schema))
+        _check(task, parameters)
         whole = calibrate(lambda z: self.events(task, parameters, z), task.epsilon, task.delta)
         return Noises.of(parameters, whole)
 
     def outlook(self, task: Task, parameters: GuidedParameters, crowd: Crowd) -> Outlook:
-        noises, parameters = self._noises(task, parameters), parameters.fitting(task.schema)
+        noises = self._noises(task, parameters)
         pool = parameters.generator.opened().outlook(task, noises.generator, crowd)
         queries, training = later_queries(task, parameters, noises), _training(task, parameters)
         drawn = parameters.sampling_probability * sum(query.event().count for query in queries) * crowd.records
@@ -79,7 +80,7 @@ class DpGeng:
         )
 
     def steps(self, task: Task, parameters: GuidedParameters) -> Steps:
-        noises, parameters = self._noises(task, parameters), parameters.fitting(task.schema)
+        noises = self._noises(task, parameters)
         later_queries(task, parameters, noises)  # what is wrong with them is told before anybody pays
         pool = yield from parameters.generator.opened().steps(task, noises.generator, parameters.pool_per_class)
         # Matching looks through all extractors, the choice of typical images through one.

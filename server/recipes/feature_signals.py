@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from silosynth.common.accounting import calibrate, epsilon
-from silosynth.common.config import Section
+from silosynth.common.config import Choices
 from silosynth.common.errors import ConfigError
 from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.procedural.dice import Dice
@@ -28,7 +28,7 @@ _BEARABLE = 0.6  # measured on digits: 88 % of what is learned without noise was
 _VALUES_A_QUERY = 1 << 22  # more signals are asked for in rounds, which bounds a silo's memory and a failure's cost
 
 
-class SignalParameters(Section):
+class SignalParameters(Choices):
     """The papers: 10,000 signals, a rate of 50 / N_c, width 128.
 
     At a given epsilon the sums tell about the same whatever the number of signals and the rate, unless both are small;
@@ -160,11 +160,11 @@ def product(inputs: Tensor, sizes: Sequence[int], schema: Schema) -> Product:
     return Product(records.contiguous().numpy(), np.repeat(np.arange(schema.classes), sizes))
 
 
-def report(task: Task, share: float, loss: Tensor, inputs: Tensor, sizes: Sequence[int]) -> None:
+def report(task: Task, share: float, loss: Tensor, inputs: Callable[[], Tensor], sizes: Sequence[int]) -> None:
     """How far the records are, and when asked, what they look like."""
 
     def sketch() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        made = product(inputs, sizes, task.schema)
+        made = product(inputs(), sizes, task.schema)
         return made.features, made.labels
 
     task.workplace.report(share, float(loss.detach()), sketch)

@@ -47,7 +47,7 @@ def distilled(
         rows = (some + each * torch.arange(classes)[:, None]).flatten()
         loss = say.loss(_as_used(descent.records[rows], parameters), index, step)
         descent.step(loss)
-        report(task, step / parameters.steps, loss, _as_used(descent.average, parameters), sizes)
+        report(task, step / parameters.steps, loss, lambda: _as_used(descent.average, parameters), sizes)
     return product(_as_used(descent.average, parameters), sizes, task.schema)
 
 

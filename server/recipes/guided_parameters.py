@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from silosynth.common.config import Section
+from silosynth.common.config import Choices
 from silosynth.common.queries import FeatureSums, Query
-from silosynth.common.schema import Schema
 from silosynth.server.generators.choice import GeneratorChoice, MerfChoice
 from silosynth.server.recipes.base import Task
 from silosynth.server.recipes.feature_signals import in_rounds
@@ -18,10 +17,9 @@ from silosynth.server.synthesis.enlarging import QUARTERS
 
 _UNKNOWN = "0" * 64  # stands for a file that is yet to be made
 _COUNT_WEIGHT = 0.15
-_LEAST_PACKED = 16  # pixels a side: of smaller images, quarters show nothing
 
 
-class GuidedParameters(Section):
+class GuidedParameters(Choices):
     """The paper: 20 extractors, lambda 1; its generators are diffusion models and Private Evolution."""
 
     generator: GeneratorChoice = Field(MerfChoice(), description='[parameters.generator] method = "merf", "evolution"')
@@ -32,7 +30,7 @@ class GuidedParameters(Section):
     expert_share: float = Field(0.2, ge=0, description="of the expert's DP-SGD; 0: it knows the pool only")
     typical: bool = Field(True, description="start from typical images of the pool, else from any of it")
     guided: bool = Field(True, description="draw images towards what the expert takes for their class")
-    packed: bool | None = Field(None, description="four records from each image; default: if it has 16 pixels a side")
+    packed: bool = Field(False, description="four records from each image, as in the paper; worse in our trials")
     extractors: int = Field(10, ge=1, le=256)
     extractor_steps: int = Field(200, ge=1, description="batches of the pool that an extractor learns from")
     width: int = Field(32, ge=1, le=1024)
@@ -47,22 +45,17 @@ class GuidedParameters(Section):
     steps: int = Field(1000, ge=1, le=10_000_000, description="of the synthetic images")
     learning_rate: float = Field(0.05, gt=0)
     averaging: float = Field(0.99, ge=0, lt=1)
-    at_once: int = Field(10, ge=1, description="images per class that a step looks at, drawn anew; at most all")
+    at_once: int = Field(40, ge=1, description="records per class that a step looks at, drawn anew; at most all")
 
     @property
     def looked_at(self) -> int:
         """Images per class in a step."""
-        return min(self.at_once, self.records_per_class)
+        return min(max(self.at_once // self.parts, 1), self.records_per_class)
 
     @property
     def parts(self) -> int:
         """Records that an image holds."""
         return QUARTERS if self.packed else 1
-
-    def fitting(self, schema: Schema) -> GuidedParameters:
-        """With `packed` decided."""
-        fits = min(schema.shape[:2]) >= _LEAST_PACKED
-        return self if self.packed is not None else self.model_copy(update={"packed": fits})
 
 
 @dataclass(frozen=True)

@@ -58,5 +58,5 @@ class Ndpdc:
             for index in range(query.first, query.first + query.signals):
                 loss = matcher.loss(descent.records, index, evidence.sums(index), drawn)
                 descent.step(loss)
-                report(task, (index + 1) / parameters.signals, loss, descent.records, sizes)
+                report(task, (index + 1) / parameters.signals, loss, lambda: descent.records, sizes)
         return product(descent.records, sizes, task.schema)

@@ -8,7 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from silosynth.common.accounting import calibrate
-from silosynth.common.config import Section
+from silosynth.common.config import Choices
 from silosynth.common.events import Event, LabelResponse, SampledGaussian
 from silosynth.common.queries import LabelTraining, PrivateTraining, TeacherAnswers
 from silosynth.server.recipes.base import Task
@@ -19,7 +19,7 @@ from silosynth.server.recipes.outlook import Crowd, Outlook
 _BEARABLE = {"plain": 1.0, "sub-teachers": 1.0, "dp-sgd": 0.35, "label-dp": 0.5}
 
 
-class TeacherParameters(Section):
+class TeacherParameters(Choices):
     """The paper: plain teachers, rounds = 200, inputs = 256, kept = 3, other_weight = 8.
 
     `plain` teachers' answers are noised for a guarantee that covers a whole silo at once, which leaves nothing to learn

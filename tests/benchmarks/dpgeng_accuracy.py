@@ -5,7 +5,7 @@
 A row that is there already is not made again, and what silos answered and which networks were trained is kept, so a
 stopped run goes on where it was. Networks that several rows share are in the CPU seconds of the first of them only.
 Every row spends the whole budget: a step that is left out leaves its share to the others. "pool" are any images of the
-generator, "typical" its most typical ones, "+ init" four times as many, packed: what matching starts from. Contact
+generator, "+ init" its most typical ones, from which matching starts; "packed" has four records in each image. Contact
 sheets of all rows lie beside the file.
 `--held-out` trains on five sixths of the training records and tests on the others: settings are chosen with that alone.
 `--table` prints the rows of a file.
@@ -32,13 +32,15 @@ from silosynth.server.recipes.workplace import Workplace
 
 DELTA = 1e-5
 SIGNALS = {"signals": 300, "sampling_probability": 0.02}
-POOL: dict[str, Any] = {"matching_share": 0.0, "guided": False, "packed": False, "typical": False}
+POOL: dict[str, Any] = {"matching_share": 0.0, "guided": False, "typical": False}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "pool": ("dpgeng", POOL),
-    "typical": ("dpgeng", POOL | {"typical": True}),
-    "+ init": ("dpgeng", POOL | {"packed": True, "typical": True}),
+    "+ init": ("dpgeng", POOL | {"typical": True}),
     "+ matching": ("dpgeng", {"guided": False}),
     "+ expert": ("dpgeng", {}),
+    "packed, + init": ("dpgeng", POOL | {"packed": True, "typical": True}),
+    "packed, + matching": ("dpgeng", {"packed": True, "guided": False}),
+    "packed, + expert": ("dpgeng", {"packed": True}),
     "ndpdc": ("ndpdc", SIGNALS),
     "dosser": ("dosser", SIGNALS),
     "dosser, SER, PEA": ("dosser", SIGNALS | {"projected": 100, "enlarged": True}),

@@ -44,7 +44,7 @@ BRIEF: dict[str, Any] = {
     **{"generator": {"method": "merf", "generator_steps": 150, "features": 500}},
     **{"pool_per_class": 40, "extractors": 2, "extractor_steps": 40},
     **{"signals": 20, "sampling_probability": 0.3, "width": 16, "steps": 60, "expert_steps": 4},
-    **{"records_per_class": 4, "packed": False, "augmentation": "crop,scale"},
+    **{"records_per_class": 4, "augmentation": "crop,scale"},
 }
 
 QUICK = BRIEF | {"generator": BRIEF["generator"] | {"generator_steps": 5}, "extractor_steps": 3, "steps": 3}
@@ -253,13 +253,6 @@ class TestGeng:
     def test_a_pool_that_is_too_small_is_noticed_before_anybody_is_asked(self, train: Records) -> None:
         with pytest.raises(ConfigError, match="raise pool_per_class"):
             run("dpgeng", [train], 8.0, **QUICK | {"records_per_class": 11, "packed": True})
-
-    def test_small_images_are_not_packed_unless_asked_for(self) -> None:
-        sides = {8: False, 15: False, 16: True, 28: True}
-        for side, fits in sides.items():
-            schema = Schema((side, 28, 1), 10)
-            assert GuidedParameters().fitting(schema).packed is fits
-            assert GuidedParameters(packed=not fits).fitting(schema).packed is not fits
 
     def test_the_same_seed_asks_the_same(self, train: Records) -> None:
         first, second = (run("dpgeng", [train], 8.0, **QUICK)[1] for _ in range(2))

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+import torch
 
 from silosynth.common.datasets.records import Labels
 from silosynth.server.generators.proposals.base import Pixels, Proposals
+from silosynth.server.synthesis.made_once import made_once
 
 
 @dataclass(frozen=True)
 class Remembered:
     proposals: Proposals
-    folder: Path
+    checkpoints: Path | None
 
     def fresh(self, labels: Labels, seed: int) -> Pixels:
-        return self._once(lambda: self.proposals.fresh(labels, seed), labels.tobytes(), str(seed).encode())
+        return self._once(lambda: self.proposals.fresh(labels, seed), "fresh", labels.tolist(), seed)
 
     def varied(self, images: Pixels, labels: Labels, strength: float, seed: int) -> Pixels:
-        asked = (images.tobytes(), labels.tobytes(), repr((strength, seed)).encode())
+        asked = ("varied", torch.from_numpy(images.copy()), labels.tolist(), strength, seed)
         return self._once(lambda: self.proposals.varied(images, labels, strength, seed), *asked)
 
-    def _once(self, made: Callable[[], Pixels], *asked: bytes) -> Pixels:
-        file = self.folder / f"{hashlib.sha256(b'|'.join(asked)).hexdigest()}.npy"
-        if not file.exists():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            unfinished = file.with_suffix(".unfinished.npy")
-            np.save(unfinished, made())
-            unfinished.rename(file)
-        return np.asarray(np.load(file), dtype=np.uint8)
+    def _once(self, made: Callable[[], Pixels], *asked: object) -> Pixels:
+        found = made_once(self.checkpoints, asked, lambda: {"images": torch.from_numpy(made().copy())})
+        images: Pixels = found["images"].numpy()
+        return images
