@@ -66,7 +66,12 @@ class RecordGradients:
 
 
 def clipped_sum(
-    gradients: RecordGradients, weights: Tensor, seen: Tensor, labels: Tensor, clip: float, report: Report | None = None
+    gradients: RecordGradients,
+    weights: Tensor,
+    seen: Tensor,
+    labels: Tensor,
+    clip: float,
+    report: Report = lambda share: None,
 ) -> Integers:
     """Over all records, each cut to the length `clip`, in steps of `fine_grid`."""
     total, grid, done = np.zeros(len(weights), dtype=np.int64), fine_grid(clip, len(weights)), 0
@@ -76,9 +81,8 @@ def clipped_sum(
         for few in np.split(found, range(_CACHED, len(found), _CACHED)):
             few[~np.isfinite(few.sum(axis=1, dtype=np.float64))] = 0
             total += clipped(few, 0.0, clip, grid).sum(axis=0)
-        if report is not None:
-            report_steps(report, done, done + len(found), len(labels)) if len(labels) else report_steps(report, 0, 1, 1)
-        done += len(found)
+        before, done = done, done + max(len(found), 1)
+        report_steps(report, before, done, max(len(labels), 1))
     return total
 
 
