@@ -37,7 +37,7 @@ from silosynth.common.signals import Signals
 Integers = npt.NDArray[np.int64]
 
 _LARGEST_BATCH = 64
-_LARGEST_BATCH_VALUES = 1 << 24  # of the widest layer
+_LARGEST_BATCH_VALUES = 1 << 25  # of the widest layer
 
 
 def feature_sums(query: FeatureSums, records: Records, bench: Bench) -> Integers:
@@ -59,7 +59,7 @@ def feature_sums(query: FeatureSums, records: Records, bench: Bench) -> Integers
 
 def _batch_size(query: FeatureSums, device: torch.device) -> int:
     """From public numbers alone."""
-    widest = query.width * query.schema.dimension
+    widest = query.width * (query.schema.dimension if query.network == "convnet" else 1)
     kind = ("features", query.network, query.width, query.schema.shape, query.augmentation, query.projected, device)
     largest = min(_LARGEST_BATCH_VALUES // widest, _LARGEST_BATCH)
     return batch_size(kind, largest, lambda: _trial(query, device))
