@@ -17,14 +17,13 @@ from torch import Tensor
 Rows = Callable[..., Tensor]
 """From a batch of records, and of what belongs to each, to a row for each, in single precision."""
 
+Samples = Callable[[int], tuple[Tensor, ...]]
+"""So many records of our own, and what belongs to each."""
+
 BLANKS = 8
 _SIZES = (256, 192, 128, 96, 64, 32)
 _SHIFTS = range(1, 13)  # each sets every record against itself at another place
 _chosen: dict[Hashable, int] = {}
-
-
-Samples = Callable[[int], tuple[Tensor, ...]]
-"""So many records of our own, and what belongs to each."""
 
 
 def batch_size(kind: Hashable, largest: int, trial: Callable[[], tuple[Rows, Samples]]) -> int:

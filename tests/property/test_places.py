@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from support.entropies import SeededEntropy
 from support.guards import bench
 
 from silosynth.client.mechanisms import places
+from silosynth.client.mechanisms.feature_sums import feature_sums
 from silosynth.client.mechanisms.gradient_sums import gradient_sums
 from silosynth.client.mechanisms.votes import votes
 from silosynth.common.auxiliary import encode_records
@@ -21,7 +23,7 @@ from silosynth.common.backbones import backbone_for, encode_backbone
 from silosynth.common.datasets import Records, load
 from silosynth.common.networks.extractors import Network, draw_network
 from silosynth.common.networks.weights import encode_networks
-from silosynth.common.queries import GradientSums, Votes
+from silosynth.common.queries import FeatureSums, GradientSums, Votes
 from silosynth.common.schema import Schema
 from silosynth.common.statistics.spatial import SpatialFeatures
 
@@ -149,3 +151,38 @@ def test_every_record_gets_its_row(size: int) -> None:
     (none,) = places.in_batches(rows, size, records[:0], labels[:0])
     assert none.shape == (0, 3)
     assert sizes[-1] == size, "memory that a batch takes must not tell whether there is a record"
+
+
+def test_a_server_has_no_say_in_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random features of a huge length scale, networks of zeros: there nothing could show that places are not alike."""
+    tried = list[torch.Tensor]()
+
+    def noted(kind: object, largest: int, trial: Callable[[], tuple[places.Rows, places.Samples]]) -> int:
+        rows, samples = trial()
+        tried.append(rows(*samples(3)))
+        return 1
+
+    monkeypatch.setattr(sys.modules[feature_sums.__module__], "batch_size", noted)
+    schema = Schema((6,), 2)
+    for length_scale, seed in ((0.5, 1), (1e3, 2)):
+        query = FeatureSums(
+            schema=schema,
+            noise_multiplier=1.0,
+            first=0,
+            signals=1,
+            sampling_probability=0.5,
+            network="fourier",
+            width=16,
+            seed=seed,
+            augmentation="",
+            projected=0,
+            auxiliary="",
+            clip=1.0,
+            count_weight=0.1,
+            length_scale=length_scale,
+        )
+        feature_sums(
+            query, Records(np.zeros((4, 6), np.float32), np.zeros(4, np.int64), schema), bench(SeededEntropy())
+        )
+    assert torch.equal(*tried)
+    assert len(tried[0].unique()) > tried[0].numel() / 2
