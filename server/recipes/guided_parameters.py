@@ -30,7 +30,7 @@ class GuidedParameters(Choices):
     expert_share: float = Field(0.2, ge=0, description="of the expert's DP-SGD; 0: it knows the pool only")
     typical: bool = Field(True, description="start from typical images of the pool, else from any of it")
     guided: bool = Field(True, description="draw images towards what the expert takes for their class")
-    packed: bool = Field(False, description="four records from each image, as in the paper; worse in our trials")
+    packed: bool = Field(False, description="four records in an image (the paper): for photographs, not for MNIST")
     extractors: int = Field(10, ge=1, le=256)
     extractor_steps: int = Field(200, ge=1, description="batches of the pool that an extractor learns from")
     width: int = Field(32, ge=1, le=1024)
