@@ -72,10 +72,11 @@ def test_few_records_without_noise_are_recognized_whatever_is_claimed() -> None:
 
 
 def test_the_same_records_hide_in_honest_noise() -> None:
+    """LiRA's area, of half as many rounds, was 0.52 in the mean of 330 attacks, with a deviation of 0.033."""
     told: list[float] = []
     for found in attack(target(1.0), 20, 0, Claim.of(1.0, 1e-5), told.append):
         assert found.members + found.outsiders == (10 if found.attack == "lira" else 20) * 36
-        assert found.area == pytest.approx(0.5, abs=0.08)
+        assert found.area == pytest.approx(0.5, abs=0.16 if found.attack == "lira" else 0.08)
         assert not found.flagged
     assert told == [pytest.approx(number / 20) for number in range(1, 21)]
 
