@@ -14,7 +14,7 @@ from pathlib import Path
 from silosynth.common.errors import RunFailed
 
 BUNDLE = Path(__file__).parent / "bundle"
-_CONNECTION = "silosynth"
+_CONNECTION, _PATIENCE_SECONDS = "silosynth", 120
 _UNSIGNED = (1 << 64) - 1  # the database keeps node ids as signed integers
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -55,7 +55,7 @@ class SuperLink:
 
 def supernode_command(fleet: str, ca: Path, node_key: Path, runtime_port: int, courier: Path) -> list[str]:
     return [
-        *("flower-supernode", "--superlink", fleet, "--root-certificates", str(ca)),
+        *(sys.executable, "-m", "silosynth.deploy.supernode", "--superlink", fleet, "--root-certificates", str(ca)),
         *("--auth-supernode-private-key", str(node_key), "--host", "127.0.0.1", "--port", str(runtime_port)),
         *("--node-config", f'courier="{courier}"'),
     ]
@@ -122,7 +122,12 @@ def registered_nodes(database: Path) -> dict[bytes, int]:
 
 
 def _finish(process: subprocess.Popen[str], what: str) -> dict[str, object]:
-    output, errors = process.communicate(timeout=120)
+    try:
+        output, errors = process.communicate(timeout=_PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        process.kill()
+        process.communicate()
+        raise RunFailed(f"{what} with Flower: no answer within {_PATIENCE_SECONDS} s") from error
     try:
         answer = json.loads(output)
     except ValueError:

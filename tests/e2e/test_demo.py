@@ -63,7 +63,7 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path, how: signal.Signa
     mark, environment = marked_environment()
     command = [SILOSYNTH, "demo", "--folder", str(tmp_path / "demo"), "--silos", "1"]
     demo = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(lambda: bool(descendants(mark, "flower-supernode")), demo)
+    wait_for(lambda: bool(descendants(mark, "deploy.supernode")), demo)
     os.kill(demo.pid, how)
     demo.wait(30)
     wait_for(lambda: not descendants(mark))
