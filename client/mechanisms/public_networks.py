@@ -87,7 +87,7 @@ class Look:
     """
 
     def __init__(self, what: str, network: Backbone, looking: Looking, schema: Schema) -> None:
-        device = next(network.network.parameters()).device
+        device = network.device
         kind = (what, network.blueprint.canonical(), schema.shape, device)
         self._size = batch_size(kind, _LARGEST_BATCH, lambda: _trial(network.blueprint, looking, schema, device))
         self._rows, self._schema = _rows(looking(network), device), schema

@@ -46,13 +46,17 @@ class Backbone:
 
     def tap_shapes(self, height: int, width: int) -> list[tuple[int, ...]]:
         """(channels, height, width) of each tap, found by looking at an empty image."""
-        image = torch.zeros(1, self.blueprint.channels, height, width, device=self._mean.device)
+        image = torch.zeros(1, self.blueprint.channels, height, width, device=self.device)
         return [tuple(tap.shape[1:]) for tap in self.forward_taps(image)]
 
     def to(self, device: torch.device | str) -> Self:
         self.network.to(device)
         self._mean, self._std = self._mean.to(device), self._std.to(device)
         return self
+
+    @property
+    def device(self) -> torch.device:
+        return self._mean.device
 
     @cached_property
     def digest(self) -> str:

@@ -131,4 +131,4 @@ class MomentStatistics:
 
     @property
     def device(self) -> torch.device:
-        return next(self._backbone.network.parameters()).device
+        return self._backbone.device

@@ -45,7 +45,7 @@ class SpatialFeatures:
 
     @property
     def device(self) -> torch.device:
-        return next(self._backbone.network.parameters()).device
+        return self._backbone.device
 
     def size(self, shape: tuple[int, ...]) -> int:
         """For images of this height, width and number of channels."""

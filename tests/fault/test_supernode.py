@@ -1,5 +1,6 @@
 """A courier whose SuperLink answers with errors must end: one that stays and answers nobody is never started again."""
 
+# ruff: noqa: N802 (gRPC names them)
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
