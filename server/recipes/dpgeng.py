@@ -66,6 +66,7 @@ class DpGeng:
         return Noises.of(parameters, whole)
 
     def outlook(self, task: Task, parameters: GuidedParameters, crowd: Crowd) -> Outlook:
+        parameters = parameters.settled(task.schema)
         noises = self._noises(task, parameters)
         pool = parameters.generator.opened().outlook(task, noises.generator, crowd)
         queries, training = later_queries(task, parameters, noises), _training(task, parameters)
@@ -80,6 +81,7 @@ class DpGeng:
         )
 
     def steps(self, task: Task, parameters: GuidedParameters) -> Steps:
+        parameters = parameters.settled(task.schema)
         noises = self._noises(task, parameters)
         later_queries(task, parameters, noises)  # what is wrong with them is told before anybody pays
         pool = yield from parameters.generator.opened().steps(task, noises.generator, parameters.pool_per_class)

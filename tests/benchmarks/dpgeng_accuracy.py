@@ -32,12 +32,13 @@ from silosynth.server.recipes.workplace import Workplace
 
 DELTA = 1e-5
 SIGNALS = {"signals": 300, "sampling_probability": 0.02}
-POOL: dict[str, Any] = {"matching_share": 0.0, "guided": False, "typical": False}
+PLAIN: dict[str, Any] = {"packed": False}
+POOL: dict[str, Any] = {**PLAIN, "matching_share": 0.0, "guided": False, "typical": False}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "pool": ("dpgeng", POOL),
     "+ init": ("dpgeng", POOL | {"typical": True}),
-    "+ matching": ("dpgeng", {"guided": False}),
-    "+ expert": ("dpgeng", {}),
+    "+ matching": ("dpgeng", PLAIN | {"guided": False}),
+    "+ expert": ("dpgeng", PLAIN),
     "packed, + init": ("dpgeng", POOL | {"packed": True, "typical": True}),
     "packed, + matching": ("dpgeng", {"packed": True, "guided": False}),
     "packed, + expert": ("dpgeng", {"packed": True}),

@@ -208,6 +208,12 @@ class TestGeng:
         assert np.isfinite(made.features).all()
         assert len(made.features) == (160 if left_out.get("packed") else 40)
 
+    @pytest.mark.parametrize(("channels", "chosen", "parts"), [(1, None, 1), (3, None, 4), (1, True, 4), (3, False, 1)])
+    def test_coloured_images_are_packed_unless_told_otherwise(
+        self, channels: int, chosen: bool | None, parts: int
+    ) -> None:
+        assert GuidedParameters(packed=chosen).settled(Schema((32, 32, channels), 10)).parts == parts
+
     def test_few_images_at_once_move_all_of_them(self, train: Records) -> None:
         still, moved = (
             run(
