@@ -5,19 +5,15 @@ mean and second moment of a record's projected and squashed activations, at all 
 for every pseudo-class that holds the record's class; see `Moments`.
 Neighbours: datasets of one silo that differ by one record added or removed.
 Sensitivity: sqrt((bound (1 + slack))^2 + kappa^2) in L2: a record adds one vector no longer than bound, and kappa to
-one count. The network lets no record see another, but the last bit of floating point arithmetic may depend on a
-record's place in a batch. All batches have one size, filled up with blanks of weight 0, and neighbours are compared
-place by place, where a removed record leaves a blank: one batch changes, and in it one record's activations. Its
-moments are those of its activations as they were rounded, so errors before that do not count. The slack pays for what
-follows, with u = 2^-24, relative to bound:
+one count. What it adds is its own to the last bit: whole numbers times a whole factor (`whole_moments`), which follow
+from its activations and its length, and these do not depend on who is beside it (`places`). Whole numbers are summed
+exactly. The slack pays for lengths and for what becomes of the sums, with u = 2^-24, relative to bound:
 - Lengths: sums of squares by rows of at most 1024 numbers are off by at most 2 * 1024 u, lengths by half of that, and
-  around a centre by 2 u / K more for its rounding, K >= 2^-8 (together below 2^-13). Double precision adds nothing that
-  would show.
-- Sums of 128 vectors of length bound in single precision, whatever their order: off by 128 (128 + 2) u, in the batch
-  with the record and in the one without it, together 2^-8.98.
-  Where no matrices are made for each record (`GramMoments`) sums are in double precision. Both are below 2^-8.
-- Every batch is rounded to the grid, and batches are summed exactly in integers: each of d coordinates moves by at most
-  one step, the vector by sqrt(d) steps, at most 2^-12.
+  by 3 u / K more for the rounding of moments and centres, K >= 2^-8 (together below 2^-12).
+- Sums of n records get their units and lose their centres in double precision: off by at most n 2^-50 in a coordinate,
+  the vector with a record and that without it by n 2^-34 in up to 2^14 pseudo-classes, below 2^-9 for 2^25 records.
+- Sums are rounded to the grid: each of d coordinates moves by at most one step, the vector by sqrt(d) steps, at most
+  2^-12.
 Event: one Gaussian mechanism.
 Reference: "Summarize, privatize, synthesize" (SPS); methods.md, section 1; counts in the same vector: section 0.
 """
@@ -27,51 +23,127 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from silosynth.client.guard.mechanism import Bench
 from silosynth.client.mechanisms.exact_sums import report_steps
+from silosynth.client.mechanisms.places import Rows, Samples, batch_size, filled, held_by
 from silosynth.client.mechanisms.public_networks import public_network
-from silosynth.common.datasets.records import Features, Labels, Records
+from silosynth.client.mechanisms.whole_moments import (
+    FACTOR_STEP,
+    LARGEST_BATCH,
+    MOST_POSITIONS,
+    ReadingSums,
+    WholeMoments,
+)
+from silosynth.common.backbones import Backbone
+from silosynth.common.datasets.records import Records
+from silosynth.common.errors import QueryError
 from silosynth.common.queries import Moments
-from silosynth.common.queries.moments import LARGEST_BATCH
-from silosynth.common.statistics import MomentStatistics, decode_center, flatten
+from silosynth.common.statistics import MomentStatistics, Statistics, decode_center, flatten, unflatten
+from silosynth.common.statistics.groups import Groups
 
 Integers = npt.NDArray[np.int64]
+_Layers = tuple[list[Tensor], list[Tensor]]
 
-_LARGEST_BATCH_VALUES = 1 << 26  # of all layers together
+_LARGEST_BATCH_VALUES = 1 << 27
 
 
+@torch.inference_mode()
 def moments(query: Moments, records: Records, bench: Bench) -> Integers:
-    statistics = _statistics(query, bench)
-    sums = np.zeros(query.moments_layout().size, dtype=np.int64)
-    counts = np.zeros(query.schema.classes, dtype=np.int64)
-    done, size = 0, _batch_size(statistics)
-    for features, labels in records.batches(size):
-        sums += _batch_sums(statistics, features, labels, size)
+    backbone = public_network(query.backbone, bench)
+    center = decode_center(bench.artifact(query.center), query) if query.center else None
+    statistics = MomentStatistics(query, backbone, center)
+    if max(statistics.positions) > MOST_POSITIONS:
+        raise QueryError(f"images of {statistics.positions[0]} positions are too large: moments take {MOST_POSITIONS}")
+    sums, size = _ClippedSums(statistics), _batch_size(statistics, backbone)
+    counts, done = np.zeros(query.schema.classes, dtype=np.int64), 0
+    for features, labels in records.batches(held_by(size)):
+        images = torch.from_numpy(features.reshape(-1, *query.schema.shape))
+        shown, classes = (part.to(backbone.device) for part in filled(size, images, torch.from_numpy(labels)))
+        sums.add(shown, classes, len(labels))
         counts += np.bincount(labels, minlength=query.schema.classes)
         report_steps(bench.report, done, done + len(labels), len(records))
         done += len(labels)
     if not len(records):
         report_steps(bench.report, 0, 1, 1)
-    return np.concatenate([sums, counts * query.count_step()])
+    steps = np.rint(flatten(sums.total()).numpy() / query.grid())
+    return np.concatenate([steps.astype(np.int64), counts * query.count_step()])
 
 
-def _statistics(query: Moments, bench: Bench) -> MomentStatistics:
-    center = decode_center(bench.artifact(query.center), query) if query.center else None
-    return MomentStatistics(query, public_network(query.backbone, bench), center)
+class _ClippedSums:
+    """Of both readings of a query."""
+
+    def __init__(self, statistics: MomentStatistics) -> None:
+        self._statistics, query, positions = statistics, statistics.query, statistics.positions
+        overall, by_class = statistics.readings
+        self._readings = (
+            ReadingSums(overall, positions, query.global_dimension, 1, statistics.device),
+            ReadingSums(
+                by_class,
+                positions[-query.class_layers :],
+                query.class_dimension,
+                query.schema.classes,
+                statistics.device,
+            ),
+        )
+
+    def add(self, images: Tensor, labels: Tensor, present: int) -> None:
+        """Of so many images; those that follow are blanks."""
+        groups = self._statistics.groups(labels)
+        moments = self._moments(self._statistics.activations(_planes(images)), groups)
+        bound = self._statistics.query.bound
+        factors = bound / FACTOR_STEP / self._squared_norms(moments, groups).clamp(min=bound**2).sqrt()
+        factors = factors.floor() * (torch.arange(len(labels), device=labels.device) < present)
+        for reading, layers, sorted_in in zip(self._readings, moments, groups, strict=True):
+            reading.add(layers, sorted_in, factors)
+
+    def total(self) -> Statistics:
+        (mean, second), by_class = (reading.total() for reading in self._readings)
+        return Statistics(mean[0], second[0], *by_class)
+
+    def raw(self, images: Tensor, labels: Tensor) -> Tensor:
+        """All that is computed of a record which might depend on its place: activations and length, to the last bit."""
+        groups, activations = self._statistics.groups(labels), self._statistics.activations(_planes(images))
+        seen = torch.cat([layer.flatten(1) for layers in activations for layer in layers], dim=1)
+        norms = self._squared_norms(self._moments(activations, groups), groups)
+        return torch.cat([seen, norms[:, None].view(torch.float32)], dim=1)
+
+    def _moments(self, activations: _Layers, groups: tuple[Groups, Groups]) -> list[list[WholeMoments]]:
+        everything = zip(self._readings, activations, groups, strict=True)
+        return [reading.moments(layers, sorted_in) for reading, layers, sorted_in in everything]
+
+    def _squared_norms(self, moments: list[list[WholeMoments]], groups: tuple[Groups, Groups]) -> Tensor:
+        everything = zip(self._readings, moments, groups, strict=True)
+        overall, by_class = (reading.squared_norms(layers, sorted_in) for reading, layers, sorted_in in everything)
+        return overall + by_class
 
 
-def _batch_size(statistics: MomentStatistics) -> int:
+def _planes(images: Tensor) -> Tensor:
+    """Channels come last in memory: two thirds of the time."""
+    return images.permute(0, 3, 1, 2)
+
+
+def _batch_size(statistics: MomentStatistics, backbone: Backbone) -> int:
     """From public numbers alone."""
-    return min(max(_LARGEST_BATCH_VALUES // statistics.values_per_image, 1), LARGEST_BATCH)
+    query = statistics.query
+    sizes = (query.global_dimension, query.class_dimension)
+    matrices = query.layers * sizes[0] ** 2 + query.class_layers * sizes[1] ** 2
+    largest = min(_LARGEST_BATCH_VALUES // (statistics.values_per_image + matrices), LARGEST_BATCH)
+    kind = ("moments", backbone.blueprint.canonical(), query.schema, sizes, query.class_layers, backbone.device)
+    return batch_size((*kind, bool(query.center)), largest, lambda: _trial(query, backbone))
 
 
-@torch.inference_mode()
-def _batch_sums(statistics: MomentStatistics, features: Features, labels: Labels, size: int) -> Integers:
-    query, blanks = statistics.query, size - len(labels)
-    images = np.pad(features, ((0, blanks), (0, 0))).reshape(-1, *query.schema.shape).transpose(0, 3, 1, 2)
-    present = np.repeat([1.0, 0.0], [len(labels), blanks])
-    sums = statistics.clipped_sums(
-        *(torch.from_numpy(array).to(statistics.device) for array in (images, np.pad(labels, (0, blanks)), present))
-    )
-    return np.rint(flatten(sums).cpu().numpy() / query.grid()).astype(np.int64)
+def _trial(query: Moments, backbone: Backbone) -> tuple[Rows, Samples]:
+    """On weights and centres of our own."""
+    dice, device = torch.Generator().manual_seed(0), backbone.device
+    ours = Backbone(backbone.blueprint, backbone.blueprint.network(), {}).to(device)
+    center = torch.rand(query.moments_layout().size, generator=dice, dtype=torch.float64) - 0.5
+    statistics = MomentStatistics(query, ours, unflatten(center.numpy(), query) if query.center else None)
+
+    def samples(count: int) -> tuple[Tensor, Tensor]:
+        images = torch.randn(count, *query.schema.shape, generator=dice)
+        labels = torch.randint(query.schema.classes, (count,), generator=dice)
+        return images.to(device), labels.to(device)
+
+    return _ClippedSums(statistics).raw, samples

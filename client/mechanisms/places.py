@@ -61,12 +61,16 @@ def without_gradients(rows: Rows, device: torch.device) -> Rows:
     return there
 
 
+def filled(size: int, *parts: Tensor) -> list[Tensor]:
+    """A batch of this size, blanks last, in new memory, laid out in one way: both may decide on the kernel."""
+    batch = [part.new_zeros(size, *part.shape[1:]) for part in parts]
+    for places, part in zip(batch, parts, strict=True):
+        places[: len(part)] = part
+    return batch
+
+
 def _filled(rows: Rows, size: int, *parts: Tensor) -> Tensor:
-    """In new memory, laid out in one way: both may decide on the kernel."""
-    count, filled = len(parts[0]), [part.new_zeros(size, *part.shape[1:]) for part in parts]
-    for place, part in zip(filled, parts, strict=True):
-        place[:count] = part
-    return rows(*filled)[:count]
+    return rows(*filled(size, *parts))[: len(parts[0])]
 
 
 def _alike(rows: Rows, size: int, records: tuple[Tensor, ...]) -> bool:

@@ -10,7 +10,6 @@ from silosynth.common.events import Event, SampledGaussian
 from silosynth.common.layout import Layout
 from silosynth.common.queries.base import Query, in_range, length, require
 
-LARGEST_BATCH = 128  # of records whose statistics are summed in single precision
 LARGEST_DIMENSION = 1024
 LARGEST_GROUPS = 1 << 14
 LARGEST_MEMBERSHIP = 1 << 24  # groups times classes

@@ -42,10 +42,7 @@ class FullMoments:
             self._second = torch.baddbmm(around, activations.mT, activations, beta=-1, alpha=share)
 
     def squared_norms(self) -> Tensor:
-        """Row by row: rounding errors of a sum grow with the number of its terms."""
-        whole: Tensor = torch.linalg.vector_norm(self._second, dim=2).square().sum(1)
-        diagonal = self._second.diagonal(dim1=1, dim2=2).square().sum(1)
-        return (self._mean.square().sum(1) + (whole + diagonal) / 2).double()
+        return squared_norms(self._mean, self._second)
 
     def sums(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """(groups, D) and (groups, D, D)."""
@@ -105,6 +102,13 @@ class GramMoments:
 
 
 LayerMoments = FullMoments | GramMoments
+
+
+def squared_norms(mean: Tensor, second: Tensor) -> Tensor:
+    """Of means (batch, D) with triangles of (batch, D, D), row by row: rounding errors of a sum grow with its terms."""
+    whole: Tensor = torch.linalg.vector_norm(second, dim=2).square().sum(1)
+    diagonal = second.diagonal(dim1=1, dim2=2).square().sum(1)
+    return (mean.square().sum(1) + (whole + diagonal) / 2).double()
 
 
 def layer_moments(activations: Tensor, groups: Groups, center: Center | None) -> LayerMoments:

@@ -53,6 +53,20 @@ class MomentStatistics:
         ).to(self.device)
         self._global, self._class = self._readings()
 
+    @property
+    def readings(self) -> tuple[Reading, Reading]:
+        """Of all layers, in one group; and of the last ones, by class."""
+        return self._global, self._class
+
+    def activations(self, images: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """As each reading has them."""
+        taps = self._backbone.forward_taps(images)
+        return self._global.activations(taps), self._class.activations(taps)
+
+    def groups(self, labels: Tensor) -> tuple[Groups, Groups]:
+        """As each reading takes them."""
+        return Groups(torch.zeros_like(labels), 1), Groups(labels, self.query.schema.classes)
+
     def clipped_sums(self, images: Tensor, labels: Tensor, present: Tensor | None = None) -> Statistics:
         """Of clip(v - center), where `present` (a number for each image) is 1, in the units of a release."""
         return self._sums(images, labels, present, self.query.bound)
@@ -85,17 +99,21 @@ class MomentStatistics:
         return self._membership
 
     @property
+    def positions(self) -> list[int]:
+        """Of each layer."""
+        return [math.prod(shape[1:]) for shape in self.shapes]
+
+    @property
     def values_per_image(self) -> int:
         """Activations before and after projection: what memory the statistics of a batch take grows with it."""
-        positions = [math.prod(shape[1:]) for shape in self.shapes]
         taps = sum(math.prod(shape) for shape in self.shapes)
-        projected = self.query.global_dimension * sum(positions)
-        return taps + projected + self.query.class_dimension * sum(positions[-self.query.class_layers :])
+        projected = self.query.global_dimension * sum(self.positions)
+        return taps + projected + self.query.class_dimension * sum(self.positions[-self.query.class_layers :])
 
     def _sums(self, images: Tensor, labels: Tensor, present: Tensor | None, bound: float) -> Statistics:
-        taps = self._backbone.forward_taps(images)
-        everyone, classes = Groups(torch.zeros_like(labels), 1), Groups(labels, self.query.schema.classes)
-        overall, by_class = self._global.layers(taps, everyone), self._class.layers(taps, classes)
+        everyone, classes = self.groups(labels)
+        seen, seen_by_class = self.activations(images)
+        overall, by_class = self._global.layers(seen, everyone), self._class.layers(seen_by_class, classes)
         norms = self._global.squared_norms(overall, everyone) + self._class.squared_norms(by_class, classes)
         weights = torch.ones_like(norms) if math.isinf(bound) else bound / norms.clamp(min=bound**2).sqrt()
         if present is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -39,6 +41,12 @@ class ReadingCenter:
         return Center(self.class_mean[:, layer], self.class_second[:, layer])
 
 
+class MomentsOfLayer(Protocol):
+    """Of every record of a batch."""
+
+    def squared_norms(self) -> Tensor: ...
+
+
 class Reading:
     """Moments of the last layers by pseudo-class, each times `scale`."""
 
@@ -50,14 +58,14 @@ class Reading:
         self._scale = scale
         self._center = None if center is None else ReadingCenter.of(*center, membership)
 
-    def layers(self, taps: list[Tensor], groups: Groups) -> list[LayerMoments]:
+    def activations(self, taps: list[Tensor]) -> list[Tensor]:
         last = taps[len(taps) - len(self._projections) :]
-        return [
-            layer_moments(squashed(tap, projection), groups, self._layer_center(number))
-            for number, (tap, projection) in enumerate(zip(last, self._projections, strict=True))
-        ]
+        return [squashed(tap, projection) for tap, projection in zip(last, self._projections, strict=True)]
 
-    def squared_norms(self, layers: list[LayerMoments], groups: Groups) -> Tensor:
+    def layers(self, activations: list[Tensor], groups: Groups) -> list[LayerMoments]:
+        return [layer_moments(layer, groups, self.layer_center(number)) for number, layer in enumerate(activations)]
+
+    def squared_norms(self, layers: Sequence[MomentsOfLayer], groups: Groups) -> Tensor:
         """Of what each record adds to all pseudo-classes together."""
         norms = torch.stack([layer.squared_norms() for layer in layers]).sum(0) * self._membership.sum(0)[groups.labels]
         if self._center is not None:
@@ -68,24 +76,23 @@ class Reading:
         """(pseudo-classes, layers, D) and (pseudo-classes, layers, D, D)."""
         means, seconds = zip(*(layer.sums(weights) for layer in layers), strict=True)
         mean, second = torch.stack(means, 1), torch.stack(seconds, 1)
-        if self._center is None:
-            return self._to_pseudo_classes(mean), self._to_pseudo_classes(second)
         totals = groups.matrix(weights).sum(1)
-        return (
-            self._recentered(mean, totals, self._center.class_mean, self._center.mean),
-            self._recentered(second, totals, self._center.class_second, self._center.second),
-        )
+        if self._center is not None:
+            mean = mean + _times(totals, self._center.class_mean)
+            second = second + _times(totals, self._center.class_second)
+        return self.around_centers(mean, second, totals)
 
-    def _layer_center(self, layer: int) -> Center | None:
+    def around_centers(self, mean: Tensor, second: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
+        """From sums by class, and their total weights, to sums by pseudo-class around its own centre."""
+        sums = tuple(self._scale * _combined(self._membership, part) for part in (mean, second))
+        if self._center is None:
+            return sums[0], sums[1]
+        weights = self._scale * (self._membership @ totals)
+        return sums[0] - _times(weights, self._center.mean), sums[1] - _times(weights, self._center.second)
+
+    def layer_center(self, layer: int) -> Center | None:
+        """Of each class."""
         return None if self._center is None else self._center.of_layer(layer)
-
-    def _recentered(self, sums: Tensor, totals: Tensor, old: Tensor, new: Tensor) -> Tensor:
-        """Sums around the classes' centres `old` become sums around the pseudo-classes' own."""
-        whole = self._to_pseudo_classes(sums + _times(totals, old))
-        return whole - self._scale * _times(self._membership @ totals, new)
-
-    def _to_pseudo_classes(self, sums: Tensor) -> Tensor:
-        return self._scale * _combined(self._membership, sums)
 
 
 def squashed(tap: Tensor, projection: Tensor) -> Tensor:

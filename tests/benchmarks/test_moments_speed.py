@@ -16,10 +16,10 @@ from support.guards import bench
 from support.moments import LAYERS, SHELF, moments_query, shelve
 
 from silosynth.client.mechanisms.moments import moments
+from silosynth.client.mechanisms.whole_moments import LARGEST_BATCH
 from silosynth.common.backbones import backbone, encode_backbone
 from silosynth.common.datasets.records import Records
 from silosynth.common.queries import Moments
-from silosynth.common.queries.moments import LARGEST_BATCH
 from silosynth.common.schema import Schema
 
 SCHEMA = Schema((28, 28, 1), 10)

@@ -12,6 +12,7 @@ from support.guards import bench
 from support.moments import HONEST, HOSTILE, LAYERS, SHELF, moments_query, shelve, shelved_center
 from torch import Tensor
 
+from silosynth.client.mechanisms import places
 from silosynth.client.mechanisms.moments import moments
 from silosynth.common.backbones import backbone, decode_backbone, encode_backbone
 from silosynth.common.datasets.records import Records, to_unit_range
@@ -132,21 +133,29 @@ def test_the_mechanism_releases_these_sums_and_counts(query: Moments) -> None:
     records = some_records(20)
     released = run(query, records) * query.grid()
     sums, counts = split(released, query)
-    rounding = query.grid() * query.moments_layout().size ** 0.5 / 2
-    expected = naive(query, records)
-    assert np.linalg.norm(flatten(sums).numpy() - expected) <= rounding + 1e-5 * np.linalg.norm(expected)
+    assert_close(flatten(sums).numpy(), naive(query, records), 1e-3)
     assert counts.tolist() == np.bincount(records.labels, minlength=CLASSES).tolist()
 
 
 @every_query
-def test_shards_and_batches_change_next_to_nothing(query: Moments, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_and_shards_change_nothing_but_the_last_step(query: Moments) -> None:
     whole = some_records(400)
+    order = np.random.default_rng(1).permutation(len(whole))
     expected = run(query, whole)
-    shards = np.array_split(np.random.default_rng(1).permutation(len(whole)), 5)
-    assert_close(sum(run(query, whole.take(shard)) for shard in shards), expected, 1e-5)
-    for size in (7, 100):
-        monkeypatch.setitem(moments.__globals__, "LARGEST_BATCH", size)
-        assert_close(run(query, whole), expected, 1e-5)
+    assert np.array_equal(run(query, whole.take(order)), expected)
+    together = sum(run(query, whole.take(shard)) for shard in np.array_split(order, 5))
+    assert np.abs(together - expected).max() <= 3
+
+
+@every_query
+def test_batches_change_next_to_nothing(query: Moments, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Activations may be rounded otherwise in others."""
+    whole = some_records(100)
+    expected = run(query, whole)
+    for sizes in ((), (32,)):
+        monkeypatch.setattr(places, "_chosen", {})
+        monkeypatch.setattr(places, "_SIZES", sizes)
+        assert_close(run(query, whole), expected, 1e-4)
 
 
 @every_query
@@ -156,7 +165,7 @@ def test_estimates_of_releases_and_synthetic_means_are_comparable(query: Moments
     estimate = statistics.estimate(*split(run(query, records) * query.grid(), query))
     for released, direct in zip(estimate, statistics.clipped_means(*tensors(records)), strict=True):
         assert released.shape == direct.shape
-        assert torch.allclose(released, direct, atol=2e-4)
+        assert torch.allclose(released, direct, atol=5e-4)
 
 
 def test_without_clipping_means_are_means() -> None:
@@ -232,9 +241,8 @@ def test_empty_silos(query: Moments) -> None:
     assert not run(query, some_records(0)).any()
 
 
-def test_progress_tells_nothing_about_the_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(moments.__globals__, "LARGEST_BATCH", 10)
-    for count in (0, 1, 9, 25, 200):
+def test_progress_tells_nothing_about_the_number_of_records() -> None:
+    for count in (0, 1, 119, 121, 300):
         steps: list[float] = []
         moments(PLAIN, some_records(count), bench(ScriptedEntropy(), steps.append, SHELF))
         assert steps == [step / 20 for step in range(1, 21)]

@@ -1,0 +1,122 @@
+"""Moments of records in whole numbers, and their exact sums.
+
+Activations in [-1, 1] are rounded to steps so wide that their products, summed over the positions of a layer, are whole
+numbers which single precision holds: a record's moments depend on its activations alone. Factors that shorten moments
+are cut to whole numbers of small steps as well, so that sums stay whole.
+
+Where an activation is rounded up is drawn once for each position and channel: of an even background, which all records
+may share, not every position is rounded the same way then, and moments are right but for 1e-4.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from silosynth.common.statistics.groups import Groups
+from silosynth.common.statistics.layer import Center, squared_norms
+from silosynth.common.statistics.reading import Reading
+
+LARGEST_BATCH = 128
+MOST_POSITIONS = 1 << 20  # of a layer
+FACTOR_STEP = 2.0**-16  # a batch's sum has 24 + 16 + 7 bits then: double precision holds it
+_SINGLE_BITS = 24
+_LOW = 2.0**26
+
+
+class WholeMoments:
+    """Of activations (batch, positions, D) at one layer, whose memory is used."""
+
+    def __init__(self, activations: Tensor, groups: Groups, center: Center | None, rounding: Tensor) -> None:
+        self._groups, self._center = groups, center
+        self._units = _units(activations.shape[1])
+        whole = torch.add(rounding, activations, alpha=2 ** _bits(activations.shape[1]), out=activations).floor_()
+        self._mean = whole.sum(1)
+        if self._mean.isnan().any():  # weights made activations overflow: what is no number counts as 0
+            self._mean = whole.nan_to_num_(nan=0.0).sum(1)
+        self._second = whole.mT @ whole
+
+    def squared_norms(self) -> Tensor:
+        """Around the centre of each record's group."""
+        unit, fine = self._units
+        if self._center is None:
+            return squared_norms(self._mean * (unit / fine), self._second) * fine**2
+        mean = self._mean * unit - self._center.mean.float()[self._groups.labels]
+        return squared_norms(mean, self._second * fine - self._center.second.float()[self._groups.labels])
+
+    def sums(self, factors: Tensor) -> tuple[Tensor, Tensor]:
+        """(groups, D) and (groups, D, D), of whole numbers, for factors that are whole numbers."""
+        matrix = self._groups.matrix(factors)
+        second = matrix @ self._second.flatten(1).double()
+        return matrix @ self._mean.double(), second.view(-1, *self._second.shape[1:])
+
+
+class Total:
+    """A sum of whole numbers over any number of batches, in two halves: it may need more bits than 53."""
+
+    def __init__(self, *shape: int) -> None:
+        self._high, self._low = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
+
+    def add(self, sums: Tensor) -> None:
+        high = (sums / _LOW).floor()
+        self._high += high.long().cpu()
+        self._low += (sums - high * _LOW).long().cpu()
+
+    def times(self, unit: float) -> Tensor:
+        """In double precision."""
+        return (self._high.double() * _LOW + self._low.double()) * unit
+
+
+class ReadingSums:
+    """Of all layers of one reading, over any number of batches; `positions` are those of each layer."""
+
+    def __init__(self, reading: Reading, positions: list[int], size: int, groups: int, device: torch.device) -> None:
+        self._reading = reading
+        self._rounding = [_rounding(count, size).to(device) for count in positions]
+        self._means = [Total(groups, size) for _ in positions]
+        self._seconds = [Total(groups, size, size) for _ in positions]
+        self._units, self._factors = [_units(count) for count in positions], Total(groups)
+
+    def moments(self, activations: list[Tensor], groups: Groups) -> list[WholeMoments]:
+        return [
+            WholeMoments(layer, groups, self._reading.layer_center(number), self._rounding[number])
+            for number, layer in enumerate(activations)
+        ]
+
+    def squared_norms(self, layers: list[WholeMoments], groups: Groups) -> Tensor:
+        return self._reading.squared_norms(layers, groups)
+
+    def add(self, layers: list[WholeMoments], groups: Groups, factors: Tensor) -> None:
+        """Factors in steps."""
+        for layer, *totals in zip(layers, self._means, self._seconds, strict=True):
+            for total, found in zip(totals, layer.sums(factors), strict=True):
+                total.add(found)
+        self._factors.add(groups.matrix(factors).sum(1))
+
+    def total(self) -> tuple[Tensor, Tensor]:
+        """Means and second moments by pseudo-class, around its centre."""
+        means, seconds = (
+            torch.stack(
+                [total.times(FACTOR_STEP * unit[power]) for total, unit in zip(totals, self._units, strict=True)], 1
+            )
+            for power, totals in enumerate((self._means, self._seconds))
+        )
+        return self._reading.around_centers(means, seconds, self._factors.times(FACTOR_STEP))
+
+
+def _rounding(positions: int, size: int) -> Tensor:
+    """(positions, D), in [0, 1) and with few digits, so that adding it is exact."""
+    return torch.randint(256, (positions, size), generator=torch.Generator().manual_seed(positions)) / 256
+
+
+def _bits(positions: int) -> int:
+    """Of an activation: half of what single precision has for the sum of its squares."""
+    return (_SINGLE_BITS - math.ceil(math.log2(positions))) // 2
+
+
+def _units(positions: int) -> tuple[float, float]:
+    """What a step of mean and second moment is worth."""
+    step = 2.0 ** -_bits(positions)
+    return step / positions, step**2 / positions
