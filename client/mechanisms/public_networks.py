@@ -87,10 +87,9 @@ class Look:
     """
 
     def __init__(self, what: str, network: Backbone, looking: Looking, schema: Schema) -> None:
-        device = network.device
-        kind = (what, network.blueprint.canonical(), schema.shape, device)
-        self._size = batch_size(kind, _LARGEST_BATCH, lambda: _trial(network.blueprint, looking, schema, device))
-        self._rows, self._schema = _rows(looking(network), device), schema
+        kind = (what, kind_of(network), schema.shape)
+        self._size = batch_size(kind, _LARGEST_BATCH, lambda: _trial(of_our_own(network), looking, schema))
+        self._rows, self._schema = _rows(looking(network), network.device), schema
 
     @property
     def together(self) -> int:
@@ -102,11 +101,30 @@ class Look:
         return torch.cat(list(in_batches(self._rows, self._size, images))).numpy()
 
 
-def _trial(blueprint: Blueprint, looking: Looking, schema: Schema, device: torch.device) -> tuple[Rows, Samples]:
-    dice, ours = torch.Generator().manual_seed(0), Backbone(blueprint, blueprint.network(), {}).to(device)
-    return _rows(looking(ours), device), lambda count: (torch.randn(count, *schema.shape, generator=dice),)
+def kind_of(network: Backbone) -> tuple[str, torch.device]:
+    """All about a network that decides on kernels."""
+    return _neutral(network.blueprint).canonical(), network.device
+
+
+def of_our_own(network: Backbone) -> Backbone:
+    """One of the same kind, about which a server has no say: neither weights nor what records look like to it."""
+    blueprint = _neutral(network.blueprint)
+    return Backbone(blueprint, blueprint.network(), {}).to(network.device)
+
+
+def channels_last(images: Tensor) -> Tensor:
+    """In memory, as records have them: two thirds of the time."""
+    return images.permute(0, 3, 1, 2)
+
+
+def _neutral(blueprint: Blueprint) -> Blueprint:
+    return blueprint.model_copy(update={"mean": (0.0,) * blueprint.channels, "std": (1.0,) * blueprint.channels})
+
+
+def _trial(ours: Backbone, looking: Looking, schema: Schema) -> tuple[Rows, Samples]:
+    dice = torch.Generator().manual_seed(0)
+    return _rows(looking(ours), ours.device), lambda count: (torch.randn(count, *schema.shape, generator=dice),)
 
 
 def _rows(look: Callable[[Tensor], Tensor], device: torch.device) -> Rows:
-    """Channels come last in memory: two thirds of the time."""
-    return without_gradients(lambda images: look(images.permute(0, 3, 1, 2)), device)
+    return without_gradients(lambda images: look(channels_last(images)), device)

@@ -26,7 +26,7 @@ class Center(NamedTuple):
 class FullMoments:
     """Of activations (batch, positions, D) with these means.
 
-    A record's moments are what they were rounded to here, the second one made symmetric, which does not lengthen it.
+    A record's moments are what they were rounded to here, the second one made symmetric.
     """
 
     def __init__(self, activations: Tensor, mean: Tensor, groups: Groups, center: Center | None) -> None:

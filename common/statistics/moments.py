@@ -51,7 +51,7 @@ class MomentStatistics:
         self._membership = membership(
             query.schema.classes, query.pseudo_classes, query.classes_per_pseudo_class, query.seed
         ).to(self.device)
-        self._global, self._class = self._readings()
+        self._global, self._class = self._make_readings()
 
     @property
     def readings(self) -> tuple[Reading, Reading]:
@@ -67,9 +67,9 @@ class MomentStatistics:
         """As each reading takes them."""
         return Groups(torch.zeros_like(labels), 1), Groups(labels, self.query.schema.classes)
 
-    def clipped_sums(self, images: Tensor, labels: Tensor, present: Tensor | None = None) -> Statistics:
-        """Of clip(v - center), where `present` (a number for each image) is 1, in the units of a release."""
-        return self._sums(images, labels, present, self.query.bound)
+    def clipped_sums(self, images: Tensor, labels: Tensor, shares: Tensor | None = None) -> Statistics:
+        """Of clip(v - center), times the images' shares if there are such, in the units of a release."""
+        return self._sums(images, labels, shares, self.query.bound)
 
     def clipped_means(self, images: Tensor, labels: Tensor) -> Statistics:
         """Comparable with `estimate` of a release."""
@@ -110,21 +110,21 @@ class MomentStatistics:
         projected = self.query.global_dimension * sum(self.positions)
         return taps + projected + self.query.class_dimension * sum(self.positions[-self.query.class_layers :])
 
-    def _sums(self, images: Tensor, labels: Tensor, present: Tensor | None, bound: float) -> Statistics:
+    def _sums(self, images: Tensor, labels: Tensor, shares: Tensor | None, bound: float) -> Statistics:
         everyone, classes = self.groups(labels)
         seen, seen_by_class = self.activations(images)
         overall, by_class = self._global.layers(seen, everyone), self._class.layers(seen_by_class, classes)
         norms = self._global.squared_norms(overall, everyone) + self._class.squared_norms(by_class, classes)
         weights = torch.ones_like(norms) if math.isinf(bound) else bound / norms.clamp(min=bound**2).sqrt()
-        if present is not None:
-            weights = weights * present
+        if shares is not None:
+            weights = weights * shares
         means, seconds = self._global.sums(overall, everyone, weights)
         return Statistics(means[0], seconds[0], *self._class.sums(by_class, classes, weights))
 
     def _counts(self, labels: Tensor) -> Tensor:
         return torch.bincount(labels, minlength=self.query.schema.classes).double()
 
-    def _readings(self) -> tuple[Reading, Reading]:
+    def _make_readings(self) -> tuple[Reading, Reading]:
         query, center, device = self.query, self._center, self.device
         channels = [shape[0] for shape in self.shapes]
 

@@ -54,7 +54,7 @@ class Reading:
         self, projections: list[Tensor], membership: Tensor, scale: float, center: tuple[Tensor, Tensor] | None
     ) -> None:
         self._projections = projections
-        self._membership = membership
+        self.membership = membership
         self._scale = scale
         self._center = None if center is None else ReadingCenter.of(*center, membership)
 
@@ -67,7 +67,7 @@ class Reading:
 
     def squared_norms(self, layers: Sequence[MomentsOfLayer], groups: Groups) -> Tensor:
         """Of what each record adds to all pseudo-classes together."""
-        norms = torch.stack([layer.squared_norms() for layer in layers]).sum(0) * self._membership.sum(0)[groups.labels]
+        norms = torch.stack([layer.squared_norms() for layer in layers]).sum(0) * self.membership.sum(0)[groups.labels]
         if self._center is not None:
             norms = norms + self._center.spread[groups.labels]
         return norms * self._scale**2
@@ -80,15 +80,15 @@ class Reading:
         if self._center is not None:
             mean = mean + _times(totals, self._center.class_mean)
             second = second + _times(totals, self._center.class_second)
-        return self.around_centers(mean, second, totals)
+        return self.around_centers(*(_combined(self.membership, part) for part in (mean, second, totals)))
 
     def around_centers(self, mean: Tensor, second: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
-        """From sums by class, and their total weights, to sums by pseudo-class around its own centre."""
-        sums = tuple(self._scale * _combined(self._membership, part) for part in (mean, second))
+        """From sums by pseudo-class, and the total weights of their records, to those around its own centre."""
+        mean, second = self._scale * mean, self._scale * second
         if self._center is None:
-            return sums[0], sums[1]
-        weights = self._scale * (self._membership @ totals)
-        return sums[0] - _times(weights, self._center.mean), sums[1] - _times(weights, self._center.second)
+            return mean, second
+        weights = self._scale * totals
+        return mean - _times(weights, self._center.mean), second - _times(weights, self._center.second)
 
     def layer_center(self, layer: int) -> Center | None:
         """Of each class."""
@@ -109,7 +109,7 @@ def projection(seed: int, reading: int, layer: int, dimension: int, channels: in
 
 def _combined(shares: Tensor, tensors: Tensor) -> Tensor:
     """Sums of tensors (old groups, ...) to tensors (new groups, ...)."""
-    return (shares @ tensors.flatten(1)).view(-1, *tensors.shape[1:])
+    return (shares @ tensors.reshape(len(tensors), -1)).view(-1, *tensors.shape[1:])
 
 
 def _times(factors: Tensor, tensors: Tensor) -> Tensor:

@@ -222,7 +222,7 @@ def test_a_record_sees_no_other_record() -> None:
 
 @pytest.mark.parametrize("query", [PLAIN, WIDE, BOTH], ids=["plain", "wide", "both"])
 def test_full_batches_keep_to_the_sensitivity(query: Moments) -> None:
-    """All records alike: rounding errors of their sum have one direction."""
+    """All records alike: whatever were wrong with one would add up."""
     records = some_records(1).take(np.zeros(128, dtype=np.int64))
     change = (run(query, records) - run(query, records.take(np.arange(127)))) * query.grid()
     assert np.linalg.norm(change) <= query.sensitivity()
