@@ -21,6 +21,8 @@ Reference: "Summarize, privatize, synthesize" (SPS); methods.md, section 1; coun
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -129,7 +131,8 @@ def _batch_size(statistics: MomentStatistics, backbone: Backbone) -> int:
 
 
 def _trial(query: Moments, backbone: Backbone) -> tuple[Rows, Samples]:
-    """On weights and centres of our own."""
+    """On weights, projections and centres of our own."""
+    query = replace(query, seed=0, pseudo_classes=0, classes_per_pseudo_class=0)
     dice, device, ours = torch.Generator().manual_seed(0), backbone.device, of_our_own(backbone)
     center = torch.rand(query.moments_layout().size, generator=dice, dtype=torch.float64) - 0.5
     statistics = MomentStatistics(query, ours, unflatten(center.numpy(), query) if query.center else None)
