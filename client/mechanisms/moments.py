@@ -115,7 +115,7 @@ class _ClippedSums:
         return [reading.moments(layers, sorted_in) for reading, layers, sorted_in in everything]
 
     def _squared_norms(self, moments: list[list[WholeMoments]], groups: tuple[Groups, Groups]) -> Tensor:
-        everything = zip(self._readings, moments, groups, strict=True)
+        everything = zip(self._statistics.readings, moments, groups, strict=True)
         overall, by_class = (reading.squared_norms(layers, sorted_in) for reading, layers, sorted_in in everything)
         return overall + by_class
 

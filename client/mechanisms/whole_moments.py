@@ -65,9 +65,11 @@ class Total:
         self._high += high.long().cpu()
         self._low += (sums - high * _LOW).long().cpu()
 
-    def combined(self, held: Tensor, unit: float) -> Tensor:
-        """Sums of those that each row of `held` marks, times the unit, in double precision."""
-        high, low = ((held.long() @ half.flatten(1)).view(-1, *half.shape[1:]) for half in (self._high, self._low))
+    def times(self, unit: float, held: Tensor | None) -> Tensor:
+        """In double precision; sums of those that each row of `held` marks, if there is such."""
+        high, low = self._high, self._low
+        if held is not None:
+            high, low = ((held @ half.flatten(1)).view(-1, *half.shape[1:]) for half in (high, low))
         return (high.double() * _LOW + low.double()) * unit
 
 
@@ -79,22 +81,21 @@ class ReadingSums:
 
     def __init__(self, reading: Reading, positions: list[int], size: int, device: torch.device) -> None:
         self._reading, self._device = reading, device
-        membership = reading.membership
-        ours = torch.eye(len(membership[0])).to(membership) if len(membership) > len(membership[0]) else membership
-        self._chosen, self._held = ours, membership if len(ours) < len(membership) else torch.eye(len(ours))
+        self._chosen, self._held = reading.membership, None
+        groups, classes = reading.membership.shape
+        if groups > classes:
+            self._chosen, self._held = torch.eye(classes).to(reading.membership), reading.membership.long().cpu()
+        rows = len(self._chosen)
         self._rounding = [_rounding(count, size).to(device) for count in positions]
-        self._means = [Total(len(ours), size) for _ in positions]
-        self._seconds = [Total(len(ours), size, size) for _ in positions]
-        self._units, self._factors = [_units(count) for count in positions], Total(len(ours), 1)
+        self._means = [Total(rows, size) for _ in positions]
+        self._seconds = [Total(rows, size, size) for _ in positions]
+        self._units, self._factors = [_units(count) for count in positions], Total(rows, 1)
 
     def moments(self, activations: list[Tensor], groups: Groups) -> list[WholeMoments]:
         return [
             WholeMoments(layer, groups.labels, self._reading.layer_center(number), self._rounding[number])
             for number, layer in enumerate(activations)
         ]
-
-    def squared_norms(self, layers: list[WholeMoments], groups: Groups) -> Tensor:
-        return self._reading.squared_norms(layers, groups)
 
     def add(self, layers: list[WholeMoments], groups: Groups, factors: Tensor) -> None:
         """Factors in steps."""
@@ -107,14 +108,14 @@ class ReadingSums:
     def total(self) -> tuple[Tensor, Tensor]:
         """Means and second moments by pseudo-class, around its centre."""
         units, fine = zip(*self._units, strict=True)
-        factors = self._factors.combined(self._held, FACTOR_STEP)[:, 0]
+        factors = self._factors.times(FACTOR_STEP, self._held)[:, 0]
         sums = self._layers(self._means, units), self._layers(self._seconds, fine), factors
         return self._reading.around_centers(*(part.to(self._device) for part in sums))
 
     def _layers(self, totals: list[Total], units: tuple[float, ...]) -> Tensor:
         """(groups, layers, ...)"""
         pairs = zip(totals, units, strict=True)
-        return torch.stack([total.combined(self._held, FACTOR_STEP * unit) for total, unit in pairs], dim=1)
+        return torch.stack([total.times(FACTOR_STEP * unit, self._held) for total, unit in pairs], dim=1)
 
 
 def _rounding(positions: int, size: int) -> Tensor:

@@ -13,7 +13,9 @@ import pytest
 import torch
 from support.entropies import SeededEntropy
 from support.guards import bench
+from support.moments import moments_query
 
+from silosynth.client.guard.mechanism import Mechanism
 from silosynth.client.mechanisms import places
 from silosynth.client.mechanisms.feature_sums import feature_sums
 from silosynth.client.mechanisms.gradient_sums import gradient_sums
@@ -54,17 +56,21 @@ def hostile_network(schema: Schema, width: int) -> Network:
     return network
 
 
-def change_of_gradients(side: int, width: int, classes: int) -> float:
+def change(mechanism: Mechanism, query: GradientSums | Moments, everybody: Records, file: bytes) -> float:
     """How far the sum moves, of the sensitivity, when the first of many records goes and all others move up."""
+    place = bench(SeededEntropy(), artifacts={FILES[0]: file})
+    sums = [mechanism(query, records, place) for records in (everybody, everybody.take(np.arange(1, RECORDS)))]
+    return float(np.linalg.norm((sums[0] - sums[1]).astype(np.float64)) * query.grid() / query.sensitivity())
+
+
+def change_of_gradients(side: int, width: int, classes: int) -> float:
     schema, dice = Schema((side, side, 1), classes), np.random.default_rng(0)
     images = dice.integers(0, 256, (RECORDS, *schema.shape), dtype=np.uint8)
     everybody = Records(images, dice.integers(0, classes, RECORDS), schema)
     query = GradientSums(
         schema=schema, noise_multiplier=1.0, width=width, weights=FILES[0], sampling_probability=1.0, clip=1.0
     )
-    place = bench(SeededEntropy(), artifacts={FILES[0]: encode_networks([hostile_network(schema, width)])})
-    sums = [gradient_sums(query, records, place) for records in (everybody, everybody.take(np.arange(1, RECORDS)))]
-    return float(np.linalg.norm((sums[0] - sums[1]).astype(np.float64)) * query.grid() / query.sensitivity())
+    return change(gradient_sums, query, everybody, encode_networks([hostile_network(schema, width)]))
 
 
 def change_of_moments(mean: float, std: float) -> float:
@@ -79,26 +85,12 @@ def change_of_moments(mean: float, std: float) -> float:
     with torch.no_grad():
         stem = drawn.network.get_parameter("stem.conv.weight")
         stem.copy_(HUGE * unseen[:, None, None, None] * stem[:1])
-    query = Moments(
-        schema=schema,
-        noise_multiplier=1.0,
-        backbone=FILES[0],
-        layers=len(network.tap_shapes(6, 6)),
-        global_dimension=size,
-        class_dimension=size,
-        class_layers=1,
-        pseudo_classes=0,
-        classes_per_pseudo_class=0,
-        seed=0,
-        clip=0.125,
-        count_weight=0.15,
-        center="",
+    query = moments_query(
+        schema=schema, backbone=FILES[0], global_dimension=size, class_dimension=size, class_layers=1, seed=0
     )
     images = dice.integers(0, 256, (2, *schema.shape), dtype=np.uint8)[np.arange(RECORDS) % 2]
     everybody = Records(images, dice.integers(0, 2, RECORDS), schema)
-    place = bench(SeededEntropy(), artifacts={FILES[0]: encode_backbone(network)})
-    sums = [moments(query, records, place) for records in (everybody, everybody.take(np.arange(1, RECORDS)))]
-    return float(np.linalg.norm((sums[0] - sums[1]).astype(np.float64)) * query.grid() / query.sensitivity())
+    return change(moments, query, everybody, encode_backbone(network))
 
 
 def stray_votes() -> int:
